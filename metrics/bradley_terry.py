@@ -242,7 +242,7 @@ class BradleyTerry(core.JudgmentMetric):
         if player is not None and player not in players:
             raise core.UndefinedMetric(f"system {player!r} was not compared; the file has {', '.join(players)}")
         raters = (row.rater for row in comparisons.rows)
-        features, notes = files.add_raters_fact(features, raters, comparisons.calibration)
+        features, notes, invented = files.add_raters_fact(features, raters, comparisons.calibration, comparisons.source)
         criteria = [self.criterion] if self.criterion is not None else [c or None for c in comparisons.criteria]
         values: dict[str, float] = {}
         sd: dict[str, float] = {}
@@ -282,4 +282,4 @@ class BradleyTerry(core.JudgmentMetric):
         # The same words for every system of the file: tables show them once.
         whose = f"each system{f' for {first[:-1]}' if first else ''}" if player else f"{first}{players[at]}"
         notes.append(f"bradley_terry is the score of {whose}; its sd is a standard error ({how})")
-        return self.result(features, "bradley_terry", values, notes=notes, arrays=arrays, sd=sd)
+        return self.result(features, "bradley_terry", values, notes=notes, arrays=arrays, sd=sd, invented=invented)

@@ -444,7 +444,7 @@ class Huse(core.JudgmentMetric):
         judged, rated = features.model[RATINGS], prepared
         errors, errors_q = HusePoints.build(**rated.columns(), rule=self).errors(self)
         values = {**summarize_errors(errors, errors_q), "agreement": files.agreement(rated.ratings)}
-        features, notes = files.add_raters_fact(features, judged.raters, judged.calibration)
+        features, notes, invented = files.add_raters_fact(features, judged.raters, judged.calibration, judged.source)
         notes += rated.notes
         if judged.empty:
             notes.append(f"{judged.empty} rows without a rating left out")
@@ -455,6 +455,7 @@ class Huse(core.JudgmentMetric):
             per_example=rated.align_errors(errors, errors_q, features.model.ids),
             arrays=rated.arrays() | {"errors": errors, "errors_q": errors_q},
             unranked=("huse", "huse_d") if np.isneginf(rated.log_probs[: rated.n]).any() else (),
+            invented=invented,
         )  # fmt: skip
 
     def rows_of(self, key: str, result: core.MetricResult) -> F64 | None:

@@ -84,7 +84,7 @@ class MeanRating(JudgmentMetric):
         judged: RatingFile = features.model[RATINGS]
         raters = (rater for ratings in judged.criteria.values() for rater in ratings.raters)
         calibration = next(iter(judged.criteria.values())).calibration
-        features, notes = files.add_raters_fact(features, raters, calibration)
+        features, notes, invented = files.add_raters_fact(features, raters, calibration, judged.source)
         for criterion, ratings in judged.criteria.items():
             left_out = f", {ratings.empty} rows without a rating left out" if ratings.empty else ""
             systems = list(dict.fromkeys(ratings.systems))
@@ -93,4 +93,4 @@ class MeanRating(JudgmentMetric):
         rated = {key: column[np.isfinite(column)] for key, column in prepared.items()}
         values = {key: float(means.mean()) for key, means in rated.items()}
         sd = {key: float(m.std(ddof=1) / math.sqrt(len(m))) if len(m) > 1 else math.nan for key, m in rated.items()}
-        return self.result(features, self.name, values, notes=notes, per_example=prepared, sd=sd)
+        return self.result(features, self.name, values, notes=notes, per_example=prepared, sd=sd, invented=invented)

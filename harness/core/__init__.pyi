@@ -43,7 +43,6 @@ from .errors import (
 )
 from .interfaces import (
     SIMULATED as SIMULATED,
-    SIMULATED_RATERS as SIMULATED_RATERS,
     UNNAMED as UNNAMED,
     Direction as Direction,
     Family as Family,

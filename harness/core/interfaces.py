@@ -252,7 +252,7 @@ class Metric(Spec, ABC):
     def result(
         self, features: Features, primary: str, values: Mapping[str, float | F64], *, notes: Sequence[str] = (),
         per_example: Mapping[str, F64] | None = None, arrays: Mapping[str, NDArray[Any]] | None = None,
-        sd: Mapping[str, float] | None = None, unranked: Sequence[str] = (),
+        sd: Mapping[str, float] | None = None, unranked: Sequence[str] = (), invented: str = "",
     ) -> MetricResult:  # fmt: skip
         """Build a `MetricResult`; its array `prompts` marks rows that share a prompt.
 
@@ -270,7 +270,7 @@ class Metric(Spec, ABC):
             metric=self.name, signature=build_signature(self, features.facts), primary=primary,
             values={k: float(np.mean(v)) for k, v in values.items()}, n_human=len(features.human),
             n_model=len(features.model), notes=tuple(notes), per_example=per_example or {}, arrays=arrays or {},
-            sd=spread | {k: float(v) for k, v in (sd or {}).items()}, unranked=tuple(unranked),
+            sd=spread | {k: float(v) for k, v in (sd or {}).items()}, unranked=tuple(unranked), invented=invented,
             draws={f"{REPEATS}{k}": np.asarray(v) for k, v in seeds.items()},
         )  # fmt: skip
 
@@ -386,7 +386,6 @@ class ModelInfo(Protocol):
 
 UNNAMED = "model"  # the system of a file of judgments that names none
 SIMULATED = "simulated:"  # how `judgments=` and the names of simulated raters begin
-SIMULATED_RATERS = "simulated raters"  # how the fact `raters` of a signature ends where nobody rated anything
 
 
 class JudgmentFile(Protocol):

@@ -173,6 +173,8 @@ class MetricResult:
     """Values that no table may call the best, for a reason that the notes give."""
     system: str = ""
     """`model`, the system under test; `human`, the human row; `ceiling`, human text against more human text."""
+    invented: str = ""
+    """What stands in for judgments of people: `simulated raters` or `invented judgments`; empty otherwise."""
     family: str = ""
     """Family of the metric, which groups tables."""
     direction: str = "none"

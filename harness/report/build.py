@@ -8,14 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openended.harness import results as measured
-from openended.harness.core import (
-    SIMULATED_RATERS,
-    DataError,
-    SpecError,
-    escape_controls_in_line,
-    parse_signature,
-    write_text,
-)
+from openended.harness.core import DataError, SpecError, escape_controls_in_line, write_text
 from openended.harness.report.output_folder import replace_folder
 from openended.harness.report.tables import selection
 from openended.harness.report.tables.failures import warn_of_failure
@@ -167,7 +160,8 @@ def build_report(
     remarks = make_notes(warnings=results.remarks())
     width = layouts[0][1].latex_width
     tables = [
-        replace(_name_invented(t), about=t.about or about, notes=(*t.notes, *remarks), tex_width=width) for t in tables
+        replace(_name_invented(t, results), about=t.about or about, notes=(*t.notes, *remarks), tex_width=width)
+        for t in tables
     ]
     analyses = {loaded.analysis for _, loaded in layouts}
 
@@ -320,15 +314,11 @@ def _join_tasks(
     return joined
 
 
-def _name_invented(table: Table) -> Table:
-    """Return a table whose title and caption say that nobody judged: by example judgments or simulated raters."""
-    fields = [parse_signature(signature) for signature in table.signatures()]
-    files = {field.get("judgments", "").partition("@")[0] for field in fields}
-    raters = {field["raters"] for field in fields if "raters" in field}
-    titles = " ".join([*(row.label for row in table.rows), *(column.title for column in table.columns)])
-    is_unsaid = any(who.endswith(SIMULATED_RATERS) and who not in titles for who in raters)
-    notes = ["invented judgments"] if files & {*selection.INVENTED} else []
-    notes += ["simulated raters"] if is_unsaid else []
+def _name_invented(table: Table, results: Results) -> Table:
+    """Return a table whose title and caption say what stands in for judgments of people, unless its headings do."""
+    headings = " ".join([*(row.label for row in table.rows), *(column.title for column in table.columns)])
+    invented = {item.signature: item.invented for item in results.values if item.invented}
+    notes = {invented[s]: None for s in table.signatures() if s in invented and invented[s] not in headings}
     title, caption = (text and ", ".join([text, *notes]) for text in (table.title, table.caption))
     return replace(table, title=title, caption=caption)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ARRAYS = "arrays.safetensors"
 FIXED = tuple(
     "run experiment system model_title decoder_title setting metric key title value sd low high primary status reason "
-    "n_human n_model signature family direction resampling artifact".split()
+    "n_human n_model signature family direction resampling invented artifact".split()
 )
 """Columns of the frame that are not axes, in the order of the exported files."""
 _DIGEST = b"openended.digest"  # in the metadata of a Parquet file
@@ -151,7 +151,7 @@ def _iterate_rows(run: Run, at: int, result: core.MetricResult) -> Iterator[dict
     setting = serialize_axes({k: v for k, v in axes.items() if k != "seed"})
     shared = {
         **{name: getattr(result, name) for name in ("system", "metric", "status", "n_human", "n_model", "signature")},
-        **{name: getattr(result, name) for name in ("family", "resampling", "artifact")},
+        **{name: getattr(result, name) for name in ("family", "resampling", "invented", "artifact")},
         **{f"{r}_title": (run.titles[r] or str(axes.get(r) or "")) if is_model else "" for r in ("model", "decoder")},
         INTERNAL: at, "run": run.name, "experiment": run.experiment,
         "setting": hashlib.sha256(setting.encode()).hexdigest()[:12], "reason": "; ".join(result.notes),

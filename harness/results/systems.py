@@ -84,6 +84,7 @@ class SystemValue:
     metric_error: float = math.nan  # std or standard error that the metric reports; over seeds the root mean square
     target: float | None = None  # the best possible value if the direction is `target`
     interval: tuple[float, float] | None = None  # 95 % interval over examples; None for several seeds or no variation
+    invented: str = ""  # what stands in for judgments of people, as `MetricResult.invented`
     among_models: bool = False  # whether the results have several models, so that labels name this one's
     ranks: Ranks = dataclasses.field(default_factory=dict, compare=False, repr=False)
     """Of the values of axes, in the order in which commands name them."""
@@ -167,7 +168,7 @@ def fold_seeds(frame: "pd.DataFrame", axes: Sequence[str], ranks: Ranks | None =
         # All seeds share the same judgments.
         varies = len(finite) > 1 and (first["family"] != "human" or len({*finite}) > 1)
         value = SystemValue(
-            **{name: first[name] for name in ("system", "metric", "key", "signature", "title", "family")},
+            **{name: first[name] for name in ("system", "metric", "key", "signature", "title", "family", "invented")},
             mean=math.fsum(finite) / len(finite) if finite else math.nan,
             sd=statistics.stdev(finite) if varies else math.nan, seeds=len(finite),
             reason="" if finite else reason or "no value", note=reason if finite else "",

@@ -86,7 +86,7 @@ def save_result(folder: Path, result: core.MetricResult) -> Mapping[str, Any]:
     with core.open_for_replacement(folder / "arrays.safetensors", "wb") as handle:
         handle.write(save(dict(sorted(arrays.items()))))
     row = {name: getattr(result, name) for name in _RESULT}
-    row |= {name: of for name in ("intervals", "no_interval", "unranked") if (of := getattr(result, name))}
+    row |= {name: of for name in ("intervals", "no_interval", "unranked", "invented") if (of := getattr(result, name))}
     core.write_json(folder / "result.json", row)
     return {"metric": result.metric}
 

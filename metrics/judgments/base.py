@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import F64, SIMULATED, SIMULATED_RATERS, DataError, Features
+from openended.harness.core import F64, SIMULATED, DataError, Features
 
 Empty = Literal["refuse", "skip"]  # what to do about a row without a rating or an outcome
 
@@ -127,6 +127,7 @@ def format_source(path: Path) -> str:
 
 JUDGE = "judge:"
 UNCALIBRATED = "not calibrated"
+EXAMPLES = ("example_ratings.csv", "example_pairs.csv")  # shipped judgments, which are not from people
 _MOST_LEVELS = 100  # distinct ratings; the coincidence matrix grows with their square for every text
 
 
@@ -153,18 +154,26 @@ def format_raters_fact(raters: Iterable[str], calibration: str) -> str:
     simulated = sum(name.startswith(SIMULATED) for name in names)
     people = len(names) - len(judges) - simulated
     parts = [f"{people} {'person' if people == 1 else 'people'}"] if people else []
-    parts += [f"{simulated} {SIMULATED_RATERS}"] if simulated else []
+    parts += [f"{simulated} simulated raters"] if simulated else []
     parts += [f"judge {', '.join(judges)}, {calibration or UNCALIBRATED}"] if judges else []
     return " and ".join(parts) if judges or simulated else ""
 
 
-def add_raters_fact(features: Features, raters: Iterable[str], calibration: str) -> tuple[Features, list[str]]:
-    """Add the kind of raters to the facts of a signature, unless all are people; also return a note about it."""
-    fact = format_raters_fact(raters, calibration)
-    if not fact:
-        return features, []
-    note = f"rated by {fact}" + (": nobody rated anything" if fact.endswith(SIMULATED_RATERS) else "")
-    return dataclasses.replace(features, facts={**features.facts, "raters": fact}), [note]
+def add_raters_fact(
+    features: Features, raters: Iterable[str], calibration: str, source: str
+) -> tuple[Features, list[str], str]:
+    """Add the kind of raters to the facts of a signature, unless all are people.
+
+    Returns:
+        The features, notes about the raters, and what stands in for judgments of people: `MetricResult.invented`.
+    """
+    names = {*raters}
+    is_simulated = bool(names) and all(name.startswith(SIMULATED) for name in names)
+    invented = "invented judgments" if source.partition("@")[0] in EXAMPLES else "simulated raters" * is_simulated
+    if not (fact := format_raters_fact(names, calibration)):
+        return features, [], invented
+    note = f"rated by {fact}" + (": nobody rated anything" if is_simulated else "")
+    return dataclasses.replace(features, facts={**features.facts, "raters": fact}), [note], invented
 
 
 def agreement(ratings: F64) -> float:

@@ -208,6 +208,7 @@ def test_a_file_by_itself_is_scored_from_its_columns(tmp_path):
     assert result.status == "ok"
     assert "log_probs:column" in result.signature
     assert "judgments:example_ratings.csv@" in result.signature
+    assert result.invented == "invented judgments"
     assert (result.n_human, result.n_model) == (100, 100)
     assert 0 < result.values["agreement"] < 1
     rows = list(csv.reader(EXAMPLE.read_text().splitlines()))

@@ -717,6 +717,15 @@ def test_people_judges_and_simulated_raters_are_counted_apart():
     assert format_raters_fact(raters, "") == counted
 
 
+@pytest.mark.parametrize(("person", "invented"), [("ann", ""), ("simulated:b", "simulated raters")])
+def test_judgments_are_invented_where_no_rater_is_a_person(write, person, invented):
+    text = LONG.replace("r1", "simulated:a").replace("r2", person)
+    metric, features = MeanRating().from_file(write(text))
+    result = metric.compute(features)
+    assert result.invented == invented
+    assert any("nobody rated anything" in note for note in result.notes) == bool(invented)
+
+
 def write_swayed(path, judges=("judge:m", "judge:n"), items=1500):
     """Write comparisons of three systems in which the longer text alone wins 68 %, and a judge prefers its family."""
     rng, rows = np.random.default_rng(0), []

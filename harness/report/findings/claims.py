@@ -11,7 +11,7 @@ from openended.harness.report.analysis import uncertainty
 from openended.harness.report.analysis.uncertainty import LEVEL, Check, Errors
 from openended.harness.report.findings import checks
 from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell
-from openended.harness.report.tables.selection import INVENTED, TablePart
+from openended.harness.report.tables.selection import TablePart
 from openended.harness.results import Layout, SystemValue, group_by_data
 
 REMARK = (
@@ -19,10 +19,10 @@ REMARK = (
     f"sampling; rankings survive: Spearman's ρ of at least {checks.ALIKE:g}; agree across embedders: of at least "
     f"0.67, the lowest in the paper's table; steady: a standard deviation of at most "
     f"0.024, the largest in the paper's table. Means over seeds; compared only where all other "
-    "settings are the same. Shipped example judgments are ignored. Undecided: other texts could give the other "
-    f"verdict; of two equal systems {LEVEL:.0%} get a sure verdict. The number of texts that would decide it "
-    "assumes errors that shrink as 1/√n. No variation seen: the replicates of a value are all equal, so they give "
-    "no verdict."
+    "settings are the same. Judgments of simulated raters and shipped examples are ignored. Undecided: other texts "
+    f"could give the other verdict; of two equal systems {LEVEL:.0%} get a sure verdict. The number of texts that "
+    "would decide it assumes errors that shrink as 1/√n. No variation seen: the replicates of a value are all equal, "
+    "so they give no verdict."
 )
 _TITLES = ("source", "measured", "verdict")
 
@@ -56,7 +56,7 @@ def load_claims() -> tuple[Claim, ...]:
 
 def build_findings_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build the table of claims with source, measured values and verdict; a claim is checked on every task."""
-    items = [item for item in part.items if math.isfinite(item.mean) and not _is_invented(item)]
+    items = [item for item in part.items if math.isfinite(item.mean) and not item.invented]
     by_data, errors = group_by_data(items), Errors(part.results)
     rows, claims = [], load_claims()
     with show_progress("findings", len(claims), unit="claims", enabled=True) as advance:
@@ -79,9 +79,3 @@ def _check_claim(claim: Claim, parts: Mapping[str, Sequence[SystemValue]], error
         return make_cell(note=f"Needs {claim.needs}."), "not measured"
     (verdict,) = verdicts.values() if len(parts) == 1 else [uncertainty.combine_tasks(verdicts)]
     return verdict.measured_text, verdict.words
-
-
-def _is_invented(item: SystemValue) -> bool:
-    """Return whether a value is based on the shipped example judgments."""
-    file = item.fields.get("judgments", "").partition("@")[0]
-    return item.metric in ("huse", "bradley_terry") and bool({item.axes.get("task", ""), file} & set(INVENTED))

@@ -14,17 +14,13 @@ HUMAN = "human"
 class TextSource:
     """All texts of one system with one seed, or of the human side."""
 
+    role: str  # which rows of a record are about these texts: `human` or `model`
     system: str  # the name that the tables use, with that of its report before it where two are compared; `human`
     side: int  # number of the human side that it belongs to
     seed: str
     rows: RowFile
     results: Results
     runs: tuple[int, ...]  # indices into `results.runs` of the runs that have data about it, in order of preference
-
-    @property
-    def role(self) -> str:
-        """Which rows of a record are about these texts: `human` or `model`."""
-        return HUMAN if self.system.endswith(HUMAN) and not self.seed else "model"
 
 
 @dataclass(slots=True)
@@ -70,7 +66,7 @@ def collect_page_texts(reports: Sequence[tuple[str, Results]]) -> PageTexts:
                 side.prompts = prompts | side.prompts
             if human is not None:
                 sources += _make_human_source(prefix, number, human, results, run, sources)
-            sources.append(TextSource(prefix + label, number, seed, model_rows, results, runs))
+            sources.append(TextSource("model", prefix + label, number, seed, model_rows, results, runs))
             labels[label] = None
     _name_sides(list(sides.values()))
     humans = dict.fromkeys(s.system for s in sources if s.role == HUMAN)
@@ -120,7 +116,7 @@ def _make_human_source(
         return []
     key = _make_side_key(run)
     about = tuple(at for at, other in enumerate(results.runs) if _make_side_key(other) == key)
-    return [TextSource(name, side, "", rows, results, about)]
+    return [TextSource(HUMAN, name, side, "", rows, results, about)]
 
 
 def _name_sides(sides: Sequence[TextSide]) -> None:

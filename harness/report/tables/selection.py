@@ -28,7 +28,6 @@ DATA_AXES = ("task", "num_examples", "max_new_tokens", "samples", "scorer", "emb
 DIGESTS = ("reference", "generations", "judgments", "texts", "digest", "weights")  # ends of axes that nobody reads
 MAX_LISTED_VALUES = 5  # of more values, only the first and last are listed
 MAX_COMMANDS = 3
-INVENTED = ("example_ratings.csv", "example_pairs.csv")  # shipped example judgments, which are not from people
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,7 @@ def test_simulated_raters_say_so_in_every_number(tmp_path):
     result = metric.compute(features)
     assert result.signature.endswith(f"|raters:{len(key.sheets)} simulated raters")
     assert any("nobody rated anything" in note for note in result.notes)
+    assert result.invented == "simulated raters"
 
 
 def test_judgments_do_not_depend_on_the_secret(tmp_path):

@@ -69,6 +69,7 @@ class GridColumn:
     cells: tuple[str, ...]
     points: float  # estimated width with the space around it
     over: tuple[str, ...] = ()  # outer levels of the heading, shared by neighbors
+    width: int = 1  # columns of the tabular that it spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +294,7 @@ def _format_column(table: Table, at: int) -> GridColumn:
         texts.append(f"{aligned} & {tail}".rstrip() if has_tail else aligned)
     head = lines[0] if len(lines) == 1 else r"\shortstack{" + r" \\ ".join(lines) + "}"
     head = rf"\multicolumn{{2}}{{c}}{{{head}}}" if has_tail else f"{{{head}}}"
-    return GridColumn(kind, head, tuple(texts), max(head_points, points) + 2 * SEP, column.levels[:-1])
+    return GridColumn(kind, head, tuple(texts), max(head_points, points) + 2 * SEP, column.levels[:-1], 1 + has_tail)
 
 
 def format_tabular(grid: Grid, columns: range, rows: range) -> list[str]:
@@ -315,7 +316,7 @@ def _format_spans(grid: Grid, columns: Sequence[GridColumn], level: int) -> list
     """Format one outer level of the headings: each text over its columns, with a line below."""
     cells, rules, at = [""] * len(grid.heads), [], len(grid.heads) + 1
     for over, members in itertools.groupby(columns, key=lambda column: column.over[: level + 1]):
-        width = sum(1 + column.type.endswith("@{~}l") for column in members)
+        width = sum(column.width for column in members)
         cells.append(rf"\multicolumn{{{width}}}{{c}}{{{escape(over[level])}}}" if over[level] else "&" * (width - 1))
         rules += [rf"\cmidrule(lr){{{at}-{at + width - 1}}}"] if over[level] else []
         at += width
@@ -325,7 +326,7 @@ def _format_spans(grid: Grid, columns: Sequence[GridColumn], level: int) -> list
 def _format_row(grid: Grid, row: int, columns: range) -> str:
     first, *labels = grid.labels[row]
     if grid.spans[row]:
-        width = len(grid.heads) + sum(1 + grid.columns[i].type.endswith("@{~}l") for i in columns)
+        width = len(grid.heads) + sum(grid.columns[i].width for i in columns)
         return rf"\multicolumn{{{width}}}{{@{{}}l}}{{{first}}} \\"
     return " & ".join([_protect(first), *labels, *(grid.columns[i].cells[row] for i in columns)]) + r" \\"
 

@@ -194,22 +194,22 @@ def test_spread_over_seeds(tmp_path, step, holds):
     assert measured(tmp_path)["Precision and recall are steady over seeds"][1] == holds
 
 
-def rate(folder, temperature, quality, diversity, file):
+def rate(folder, temperature, quality, diversity, invented):
     values = {"huse": quality + diversity - 1, "huse_q": quality, "huse_d": diversity}
-    line = result("model", "huse", values, direction="higher", facts=f"judgments:{file}@abc|task:docs@9f31c0")
+    line = result("model", "huse", values, direction="higher", invented=invented)
     write_run(folder, "temperature", 0, results=[line], axes={"decoder.temperature": temperature}, experiment="rated")
 
 
-@pytest.mark.parametrize(("file", "rated"), [("ours.csv", True), ("example_ratings.csv", False)])
-def test_only_real_ratings_count(tmp_path, file, rated):
+@pytest.mark.parametrize("invented", ["", "invented judgments", "simulated raters"])
+def test_only_ratings_of_people_count(tmp_path, invented):
     for t, q, d in ((0.5, 0.9, 0.3), (0.7, 0.8, 0.5), (1.0, 0.6, 0.9)):
-        rate(tmp_path, t, q, d, file)
+        rate(tmp_path, t, q, d, invented)
         run(tmp_path, "temperature", precision=0.5, recall=0.5, axes={"decoder.temperature": t})
     found = measured(tmp_path)
     said, holds = found["A lower temperature trades diversity for quality"]
-    assert holds == ("holds" if rated else "does not hold")  # precision and recall stay where they are
-    assert ("HUSE-Q" in said) == rated
-    assert found["The model's probability shows what ratings hide"][1] == ("holds" if rated else "not measured")
+    assert holds == ("does not hold" if invented else "holds")  # precision and recall stay where they are
+    assert ("HUSE-Q" in said) == (not invented)
+    assert found["The model's probability shows what ratings hide"][1] == ("not measured" if invented else "holds")
 
 
 def two_tasks(folder, swapped="webtext"):
