@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from openended.harness.audit.checks import BIG, GRID, MOST_GROUPS, TokenFacts, Totals, hash_ids
 from openended.harness.core import F64, I64, Advance, copy_to_host
 from openended.harness.decoders import QDecoder, QTable, read_dense_q
-from openended.harness.generation import check_rows, iterate_batches, iterate_logits, penalize_chunk, read_history
+from openended.harness.generation import iterate_logits, penalize_chunk
 from openended.harness.models import LanguageModel, TextRequest
 
 SPACINGS = {"float32": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -60,7 +59,6 @@ def measure_positions(
     n = int(offsets[-1])
     texts = int(np.flatnonzero(lengths).max(initial=0)) + 1  # without empty ones at the end, as `checks` counts them
     lm = next(iter(lms.values()))
-    check_rows(lm.context_length, request.prompts.lengths, request.continuations)
     names = [name for name in TokenFacts.__dataclass_fields__ if name != "suspects"]
     columns: dict[str, np.ndarray] = {name: np.zeros(n) for name in names}
     columns["phase_mean"] = np.zeros(n, dtype=np.complex128)
@@ -75,34 +73,28 @@ def measure_positions(
     uniforms = np.random.default_rng(texts).random((2, n))  # spreads each token over its part of [0, 1)
     tables = [QTable.empty(0) for _ in lms]
     with torch.inference_mode():
-        for rows in iterate_batches(request.prompts.lengths, lengths, batch_size):
-            passes = [iterate_logits(model, request, rows, min_new_tokens) for model in lms.values()]
-            for chunks in zip(*passes, strict=True):
-                out, first = chunks[0]
-                read = partial(read_history, request, lm.start_id)
-                penalized = [penalize_chunk(decoder, chunk, read) for _, chunk in chunks]
-                q, *others = (
-                    copy_to_host(read_dense_q(decoder, *pair))[0] for pair in zip(tables, penalized, strict=True)
-                )
-                logits = copy_to_host(penalized[0].logits)[0].astype(np.float64)
-                located = locate_tokens(
-                    q, logits, columns["token"][out], uniforms[:, out], columns["stream"][out], rounding
-                )
-                located["phase_mean"] = q @ phases
-                for i, position in enumerate(first.positions):
-                    seen = np.unique(read(position))
-                    located["repeats"][i], located["repeats_mean"][i] = located["token"][i] in seen, q[i, seen].sum()
-                for name, values in located.items():
-                    columns[name][out] = values
-                for targets, other in zip(suspects.values(), others, strict=True):
-                    for target, values in zip(targets, compare_rows(q, other, located["token"]), strict=True):
-                        target[out] = values
-                groups = columns["row"][out] * len(totals.expected) // texts
-                for group in np.unique(groups):
-                    totals.expected[group] += q[groups == group].sum(0)
-                totals.variance += (q * (1 - q)).sum(0)
-                totals.log_within += sum_log_mass_within_ranks(q)
-                advance(len(out))
+        for out, chunks in iterate_logits(list(lms.values()), request, batch_size, min_new_tokens):
+            first, penalized = chunks[0], [penalize_chunk(decoder, chunk) for chunk in chunks]
+            q, *others = (copy_to_host(read_dense_q(decoder, *pair))[0] for pair in zip(tables, penalized, strict=True))
+            logits = copy_to_host(penalized[0].logits)[0].astype(np.float64)
+            located = locate_tokens(
+                q, logits, columns["token"][out], uniforms[:, out], columns["stream"][out], rounding
+            )
+            located["phase_mean"] = q @ phases
+            for i, position in enumerate(first.positions):
+                seen = np.unique(first.read_history(position))
+                located["repeats"][i], located["repeats_mean"][i] = located["token"][i] in seen, q[i, seen].sum()
+            for name, values in located.items():
+                columns[name][out] = values
+            for targets, other in zip(suspects.values(), others, strict=True):
+                for target, values in zip(targets, compare_rows(q, other, located["token"]), strict=True):
+                    target[out] = values
+            groups = columns["row"][out] * len(totals.expected) // texts
+            for group in np.unique(groups):
+                totals.expected[group] += q[groups == group].sum(0)
+            totals.variance += (q * (1 - q)).sum(0)
+            totals.log_within += sum_log_mass_within_ranks(q)
+            advance(len(out))
     columns["phase"] = hash_ids(columns["token"])
     return TokenFacts(**columns, suspects=suspects), totals
 

@@ -5,7 +5,7 @@ Many decoders share the sorted logits of a chunk of positions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,6 +81,8 @@ class LogitChunk:
     gold: Tensor
     positions: Sequence[TextPosition]
     banned: bool = False  # true where a logit may be minus infinity
+    read_history: Callable[[TextPosition], I64] = lambda _: np.zeros(0, dtype=np.int64)
+    """Returns the tokens before a position, those of the prompt included."""
     ordered: Tensor | None = None
     best: Tensor | None = None
     sorted_at: dict[tuple[float, int], DescendingLogits] = field(default_factory=dict)

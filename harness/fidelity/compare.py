@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import numpy as np
 from openended.harness import audit, core, report
 from openended.harness.core import F64, I64, DataError, Ragged
 from openended.harness.decoders import QDecoder, QTable, read_dense_q
-from openended.harness.generation import check_rows, iterate_batches, iterate_logits, penalize_chunk, read_history
+from openended.harness.generation import iterate_logits, penalize_chunk
 from openended.harness.imported import read_texts
 from openended.harness.models import LanguageModel, TextRequest
 from openended.harness.report import make_quantity
@@ -84,22 +83,17 @@ def measure_distances(
     """Return for each decoder the distances of `COLUMNS` at each position, shape (9, tokens); holds a few rows of Q."""
     import torch
 
-    lengths = request.continuations.lengths
-    for lm in (first, second):
-        check_rows(lm.context_length, request.prompts.lengths, request.continuations)
     out = [np.zeros((len(COLUMNS), len(request.continuations.values))) for _ in decoders]
     tables = [(QTable.empty(0), QTable.empty(0)) for _ in decoders]
-    read = partial(read_history, request, first.start_id)
     with torch.inference_mode():
-        for rows in iterate_batches(request.prompts.lengths, lengths, batch_size):
-            for (at, left), (_, right) in zip(
-                *(iterate_logits(lm, request, rows) for lm in (first, second)), strict=True
-            ):
-                for decoder, values, states in zip(decoders, out, tables, strict=True):
-                    chunks = [penalize_chunk(decoder, chunk, read) for chunk in (left, right)]
-                    a, b = (core.copy_to_host(read_dense_q(decoder, *x))[0] for x in zip(states, chunks, strict=True))
-                    values[:, at] = measure_rows(a, b, core.copy_to_host(left.gold)[0])
-                advance(len(at))
+        for at, chunks in iterate_logits((first, second), request, batch_size):
+            for decoder, values, states in zip(decoders, out, tables, strict=True):
+                a, b = (
+                    core.copy_to_host(read_dense_q(decoder, state, penalize_chunk(decoder, chunk)))[0]
+                    for state, chunk in zip(states, chunks, strict=True)
+                )
+                values[:, at] = measure_rows(a, b, core.copy_to_host(chunks[0].gold)[0])
+            advance(len(at))
     return out
 
 

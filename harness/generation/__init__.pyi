@@ -10,7 +10,6 @@ from .teacher_forcing import (
     iterate_batches as iterate_batches,
     iterate_logits as iterate_logits,
     penalize_chunk as penalize_chunk,
-    read_history as read_history,
     score_chunk as score_chunk,
 )
-from .token_loop import build_generation as build_generation, draw_next_tokens as draw_next_tokens
+from .token_loop import build_generation as build_generation, find_end_tokens as find_end_tokens

@@ -3,7 +3,7 @@
 Positions go in chunks that fit the processor's cache; a chunk's rows are sorted once for all truncations.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -31,24 +31,20 @@ def compute_q_statistics(
 
     continuations = request.continuations
     read = Ragged.from_rows(([*lm.bos_prefix(row), *row] for row in request.prompts), np.int64)
-    check_rows(lm.context_length, read.lengths, continuations)
     tables = [QTable.empty(len(continuations.values)) for _ in request.decoders]
     entropies = [np.zeros(len(continuations.values)) for _ in request.decoders if request.entropy]
     states = [QTable.empty(0) for _ in entropies]
-    led = replace(request, prompts=read)
     with torch.inference_mode():
-        for rows in iterate_batches(read.lengths, continuations.lengths, request.batch_size):
-            for out, chunk in iterate_logits(lm, led, rows, request.min_new_tokens):
-                histories = partial(read_history, led, lm.start_id)
-                for table, statistics in zip(
-                    tables, score_chunk(request.decoders, tables, chunk, histories), strict=True
-                ):
-                    table.write(out, statistics)
-                for decoder, state, entropy in zip(request.decoders, states, entropies, strict=False):
-                    q = read_dense_q(decoder, state, penalize_chunk(decoder, chunk, histories))
-                    entropy[out] = copy_to_host(torch.special.entr(q).sum(-1))[0]
+        for out, (chunk,) in iterate_logits(
+            [lm], replace(request, prompts=read), request.batch_size, request.min_new_tokens
+        ):
+            for table, statistics in zip(tables, score_chunk(request.decoders, tables, chunk), strict=True):
+                table.write(out, statistics)
+            for decoder, state, entropy in zip(request.decoders, states, entropies, strict=False):
+                q = read_dense_q(decoder, state, penalize_chunk(decoder, chunk))
+                entropy[out] = copy_to_host(torch.special.entr(q).sum(-1))[0]
             if advance is not None:
-                advance(int(continuations.lengths[rows].sum()))
+                advance(len(out))
     statistics_of = [build_next_token(table, request, lm.vocab_size) for table in tables]
     if request.entropy:
         return [replace(each, entropy=entropy) for each, entropy in zip(statistics_of, entropies, strict=True)]
@@ -94,13 +90,26 @@ def iterate_batches(before: I64, scored: I64, batch_size: int) -> Iterator[list[
 
 
 def iterate_logits(
-    lm: LanguageModel, request: TextRequest, rows: Sequence[int], min_new_tokens: int = 0
-) -> Iterator[tuple[I64, LogitChunk]]:
-    """Yield the logits that the continuations of some rows are drawn from, from one forward pass, chunk by chunk.
+    lms: Sequence[LanguageModel], request: TextRequest, batch_size: int, min_new_tokens: int = 0
+) -> Iterator[tuple[I64, list[LogitChunk]]]:
+    """Yield the logits that continuations are drawn from, chunk by chunk, a chunk for each of the models.
 
-    The request's prompts are what the model reads. With each chunk comes where its positions are in the values of the
-    continuations. There is no padding where the model allows it.
+    The request's prompts are what the models read. With the chunks comes where their positions are in the values of the
+    continuations.
     """
+    before, continuations = request.prompts.lengths, request.continuations
+    for lm in lms:
+        check_rows(lm.context_length, before, continuations)
+    for rows in iterate_batches(before, continuations.lengths, batch_size):
+        passes = [_run_pass(lm, request, rows, min_new_tokens) for lm in lms]
+        for chunks in zip(*passes, strict=True):
+            yield chunks[0][0], [chunk for _, chunk in chunks]
+
+
+def _run_pass(
+    lm: LanguageModel, request: TextRequest, rows: Sequence[int], min_new_tokens: int
+) -> Iterator[tuple[I64, LogitChunk]]:
+    """Run one forward pass over some rows; there is no padding where the model allows it."""
     import torch
 
     from openended.harness.decoders import forbid_end
@@ -116,6 +125,7 @@ def iterate_logits(
     gold = copy_to_device(np.concatenate(tails), lm.device, np.int64)
     offsets = request.continuations.offsets
     out = np.concatenate([np.arange(offsets[r], offsets[r + 1]) for r in rows])
+    histories = partial(_read_history, request, lm.start_id)
     size = count_chunk_rows(lm.device.type, lm.vocab_size)
     for start in range(0, len(positions), size):
         part = slice(start, start + size)
@@ -123,7 +133,7 @@ def iterate_logits(
         logits = run.logits(hidden[part])
         if early:
             logits = forbid_end(logits, lm.eos_ids, early)
-        yield out[part], LogitChunk(logits, gold[part], positions[part], banned=bool(early))
+        yield out[part], LogitChunk(logits, gold[part], positions[part], bool(early), histories)
 
 
 def _read_prompt(request: TextRequest, row: int, start_id: int) -> I64:
@@ -136,33 +146,28 @@ def count_chunk_rows(device_type: str, vocab_size: int) -> int:
     return max(1, (CHUNK_CPU if device_type == "cpu" else CHUNK_GPU) // vocab_size)
 
 
-def read_history(request: TextRequest, start_id: int, position: TextPosition) -> I64:
+def _read_history(request: TextRequest, start_id: int, position: TextPosition) -> I64:
     """Return the tokens before a position, which start with the prompt as in generation."""
     before = _read_prompt(request, position.row, start_id)
     return np.concatenate([before, request.continuations[position.row][: position.step]]).astype(np.int64)
 
 
-def score_chunk(
-    decoders: Sequence[QDecoder],
-    tables: Sequence[QTable],
-    chunk: LogitChunk,
-    read_history: Callable[[TextPosition], I64],
-) -> Iterator[QStatistics]:
+def score_chunk(decoders: Sequence[QDecoder], tables: Sequence[QTable], chunk: LogitChunk) -> Iterator[QStatistics]:
     """Yield the statistics of a chunk under each decoder; penalties apply to each position by its own history."""
     truncating = sum(not (d.one_hot or d.untruncated or d.penalizes) for d in decoders)
     vocab_size = chunk.logits.shape[1]
     head = vocab_size if truncating >= SHARED or vocab_size <= 2 * HEAD else HEAD
     for decoder, table in zip(decoders, tables, strict=True):
-        yield read_q(decoder, table, penalize_chunk(decoder, chunk, read_history), head)
+        yield read_q(decoder, table, penalize_chunk(decoder, chunk), head)
 
 
-def penalize_chunk(decoder: QDecoder, chunk: LogitChunk, read_history: Callable[[TextPosition], I64]) -> LogitChunk:
+def penalize_chunk(decoder: QDecoder, chunk: LogitChunk) -> LogitChunk:
     """Apply a decoder's penalties to each position of a chunk, by what precedes it."""
     from openended.harness.decoders import apply_penalties
 
     if not decoder.penalizes:
         return chunk
-    histories = [read_history(position) for position in chunk.positions]
+    histories = [chunk.read_history(position) for position in chunk.positions]
     lengths = np.array([len(history) for history in histories])
     padded = np.zeros((len(lengths), lengths.max()), dtype=np.int64)
     padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.concatenate(histories)

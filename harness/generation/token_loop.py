@@ -161,32 +161,3 @@ class QChooser(TokenChooser):
 
     def log_prob(self, slot: int) -> float:
         return float(self._log_prob[slot])
-
-
-def draw_next_tokens(
-    decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None, *, history: Tensor, lengths: Tensor,
-    too_short: Sequence[int], eos_ids: Sequence[int],
-) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
-    """Draw the next token of each row from a model's logits; the one place where logits become tokens.
-
-    Args:
-        decoder: Any decoder with a Q.
-        logits: Shape (n, V), float32, as the model gives them; may be overwritten.
-        u: Shape (n,), float64 in [0, 1).
-        state: Shape (n, s), float64, of decoders that have one.
-        history: Token ids so far, prompt included, shape (n, t); read where the decoder penalizes.
-        lengths: How many of them count in each row, shape (n,).
-        too_short: Rows that are shorter than `min_new_tokens`, so that they must not end.
-        eos_ids: The end tokens.
-
-    Returns:
-        Token ids (n,) int64, what they add to the log-probability of their texts (n,) float64, the next state.
-    """
-    import torch
-
-    if decoder.penalizes:
-        logits = decoders.apply_penalties(decoder, logits, history, lengths.to(logits.device))
-    if too_short:
-        logits = decoders.forbid_end(logits, eos_ids, too_short)
-    token, log_q, state = decoders.draw_tokens(decoder, logits, u, state)
-    return token, torch.where(find_end_tokens(eos_ids, token), 0.0, log_q), state

@@ -36,11 +36,11 @@ class Engine:
         self._refuse(request, emit, advance)
 
     def forward(
-        self, jobs: Sequence[ForwardRow], *, rows: int, pool: Pool | None, nll: F64 | None, batch_size: int,
+        self, jobs: Sequence[ForwardRow], *, pool: Pool | None, nll: F64 | None, batch_size: int,
         advance: Advance | None = None,
     ) -> None:  # fmt: skip
         """Read texts: fill `nll` with -log p of tokens in nats, under the full softmax, and `pool.vectors`."""
-        self._refuse(jobs, rows, pool, nll, batch_size, advance)
+        self._refuse(jobs, pool, nll, batch_size, advance)
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """Compute the statistics of each decoder's Q on the continuations."""

@@ -53,13 +53,14 @@ class Pool:
     layer: int
     pooling: Pooling
     length: int  # at which texts are truncated
+    rows: int  # number of texts
     causal: bool = True
     normalize: bool = False  # scale vectors to length 1
     vectors: list[NDArray[np.float32]] = field(default_factory=list)  # one array (n, d), filled by the pass
 
 
 def run_forward(
-    lm: LanguageModel, jobs: Sequence[ForwardRow], *, rows: int, pool: Pool | None, nll: F64 | None, batch_size: int,
+    lm: LanguageModel, jobs: Sequence[ForwardRow], *, pool: Pool | None, nll: F64 | None, batch_size: int,
     advance: Advance | None = None,
 ) -> None:  # fmt: skip
     """Run the model over all jobs; fills `pool.vectors` and `nll` in place."""
@@ -80,7 +81,7 @@ def run_forward(
         ids, mask = _pad(lm, batch, int(lengths[part[0]]), causal=causal)
         states = _forward(lm, ids, mask, pool.layer if pool else -1, causal=causal)
         if pool is not None:
-            _keep_vectors(pool, states[1], batch, rows)
+            _keep_vectors(pool, states[1], batch)
         if nll is not None:
             _score(lm, states[0], batch, nll)
 
@@ -132,11 +133,11 @@ def allocate_vectors(rows: int, dim: int) -> NDArray[np.float32]:
     return mapped
 
 
-def _keep_vectors(pool: Pool, states: torch.Tensor, batch: Sequence[ForwardRow], rows: int) -> None:
+def _keep_vectors(pool: Pool, states: torch.Tensor, batch: Sequence[ForwardRow]) -> None:
     import torch
 
     if not pool.vectors:
-        pool.vectors.append(allocate_vectors(rows, states.shape[-1]))
+        pool.vectors.append(allocate_vectors(pool.rows, states.shape[-1]))
     rows_kept = [i for i, job in enumerate(batch) if job.row >= 0]
     if not rows_kept:
         return

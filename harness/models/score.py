@@ -41,8 +41,7 @@ def compute_token_nll(lm: Backend, request: ScoringRequest, advance: Advance | N
         Float64 rows, one value per scored token; with `request.ranks` of shape (tokens, 2): loss and rank.
     """
     jobs, out = plan_scoring(lm, request)
-    rows, size = len(request.continuations), request.batch_size
-    lm.forward(jobs, rows=rows, pool=None, nll=out.values, batch_size=size, advance=advance)
+    lm.forward(jobs, pool=None, nll=out.values, batch_size=request.batch_size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return out
 
@@ -58,8 +57,8 @@ def embed_and_score(
 
     lengths = join_rows(request.prompts, request.continuations, lm.bos_prefix).lengths
     jobs, out = plan_scoring(lm, request.make_scoring_request())
-    pool = make_pool(spec, limit or int(lengths.max(initial=1)))
-    lm.forward(jobs, rows=len(lengths), pool=pool, nll=out.values, batch_size=request.batch_size, advance=advance)
+    pool = make_pool(spec, limit or int(lengths.max(initial=1)), len(lengths))
+    lm.forward(jobs, pool=pool, nll=out.values, batch_size=request.batch_size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return collect_vectors(lm.spec.title, pool, lengths, limit), out
 
@@ -137,8 +136,8 @@ def embed_rows(lm: Backend, request: EmbeddingRequest, advance: Advance | None =
         rows = Ragged.from_rows((np.concatenate([before, row[:room], after]) for row in rows), rows.values.dtype)
     cut = (row[: room + special] if len(row) else np.array([lm.start_id]) for row in rows)
     jobs = [ForwardRow(i, ids, len(ids)) for i, ids in enumerate(cut)]
-    pool = make_pool(spec, most)
-    lm.forward(jobs, rows=len(lengths), pool=pool, nll=None, batch_size=request.batch_size, advance=advance)
+    pool = make_pool(spec, most, len(lengths))
+    lm.forward(jobs, pool=pool, nll=None, batch_size=request.batch_size, advance=advance)
     return collect_vectors(lm.spec.title, pool, lengths, limit)
 
 
@@ -153,10 +152,10 @@ def embed_texts(encoder: Any, spec: EmbedderSpec, texts: Sequence[str], *, batch
     return TextVectors(vectors, truncated)
 
 
-def make_pool(spec: EmbedderSpec, length: int) -> Pool:
-    """Return what a pass keeps for an embedder at this maximum length."""
+def make_pool(spec: EmbedderSpec, length: int, rows: int) -> Pool:
+    """Return what a pass keeps for an embedder of so many texts at this maximum length."""
     kind, pooling, normalize, _ = spec.traits
-    return Pool(spec.layer, pooling, length, causal=kind == "causal", normalize=normalize)
+    return Pool(spec.layer, pooling, length, rows, causal=kind == "causal", normalize=normalize)
 
 
 def collect_vectors(title: str, pool: Pool, lengths: I64, limit: int | None) -> TextVectors:

@@ -15,7 +15,8 @@ import pandas as pd
 
 from openended.harness import core
 from openended.harness.core import SIMULATED, DataError
-from openended.harness.rating.design import KEY, StudyKey, read_key
+from openended.harness.rating.design import KEY, RatingTask, StudyKey, read_key
+from openended.harness.rating.protocol import AnswerChoice
 from openended.harness.rating.study import FORM
 
 MAX_SECONDS = 7 * 24 * 3600  # of visible time per item
@@ -165,6 +166,13 @@ class StudyAnswers:
     sheets: tuple[AnsweredSheet, ...]
     remarks: tuple[str, ...]  # notes for the researcher: copies, missing answers, files left out
 
+    def iterate_answers(self) -> Iterator[tuple[AnsweredSheet, AnsweredItem, RatingTask, str, AnswerChoice]]:
+        """Yield every answered question: sheet, item, what was rated, question and answer."""
+        for sheet in self.sheets:
+            for item in sheet.items:
+                for question, number in item.choices.items():
+                    yield sheet, item, self.key.by_id[item.task], question, self.key.protocol.choices[number - 1]
+
 
 def find_answer_files(files: Sequence[Path]) -> list[Path]:
     """Return the named files, and the answer files inside named folders."""
@@ -228,26 +236,25 @@ def gather_answers(files: Sequence[Path], key: StudyKey, *, leave_out: bool) -> 
 
 def build_judgment_rows(gathered: StudyAnswers) -> list[dict[str, Any]]:
     """Return the rows of the judgments file, one per answered question; controls are left to the quality sheet."""
-    key = gathered.key
-    rows = []
-    for sheet in gathered.sheets:
-        for item in sheet.items:
-            task = key.by_id[item.task]
-            for criterion, number in {} if task.is_control else item.choices.items():
-                answer = key.protocol.choices[number - 1]
-                row: dict[str, Any] = {
-                    "example_id": task.example, "item": task.example, "criterion": criterion, "rater": sheet.rater,
-                    "seconds": f"{item.seconds:.1f}", "order": "/".join(task.sides),
-                }  # fmt: skip
-                texts_ids = [key.material.texts_ids.get(player, "") for player in task.sides]
-                if key.protocol.kind == "pairs":
-                    row |= dict(zip(("system_a", "system_b"), task.sides, strict=True))
-                    row |= dict(zip(("texts_id_a", "texts_id_b"), texts_ids, strict=True))
-                    row |= {"outcome": answer.outcome, "strength": answer.strength}
-                else:
-                    row |= {"system": task.sides[0], "rating": f"{answer.rating:g}", "texts_id": texts_ids[0]}
-                rows.append(row)
+    rows = [
+        build_judgment_row(gathered.key, task.example, task.sides, criterion, answer, sheet.rater)
+        | {"seconds": f"{item.seconds:.1f}", "order": "/".join(task.sides)}
+        for sheet, item, task, criterion, answer in gathered.iterate_answers()
+        if not task.is_control
+    ]
     return sorted(rows, key=lambda row: [str(row[name]) for name in ("example_id", "criterion", "rater", "order")])
+
+
+def build_judgment_row(
+    key: StudyKey, example: str, sides: Sequence[str], criterion: str, answer: AnswerChoice, rater: str
+) -> dict[str, Any]:
+    """Return the row of the judgments file of one answer about a text, or a pair of texts, of these players."""
+    texts_ids = [key.material.texts_ids.get(player, "") for player in sides]
+    row: dict[str, Any] = {"example_id": example, "item": example, "criterion": criterion, "rater": rater}
+    if key.protocol.kind == "ratings":
+        return row | {"system": sides[0], "rating": f"{answer.rating:g}", "texts_id": texts_ids[0]}
+    row |= dict(zip(("system_a", "system_b", "texts_id_a", "texts_id_b"), (*sides, *texts_ids), strict=True))
+    return row | {"outcome": answer.outcome, "strength": answer.strength}
 
 
 def list_judgment_columns(keys: Iterable[StudyKey]) -> list[str]:
@@ -285,20 +292,16 @@ def tabulate_answers(gathered: StudyAnswers) -> pd.DataFrame:
     key = gathered.key
     steps = np.linspace(1.0, -1.0, len(key.protocol.choices))
     rows = []
-    for sheet in gathered.sheets:
-        for item in sheet.items:
-            task = key.by_id[item.task]
-            sides = tuple(sorted(task.sides))
-            turn = 1.0 if sides == task.sides else -1.0
-            control = key.control(task) if task.is_control else None
-            for question, number in item.choices.items():
-                answer = key.protocol.choices[number - 1]
-                is_checked = control is not None and control.criterion == question
-                rows.append({
-                    "rater": sheet.rater, "task": f"{sheet.rater}/{item.task}", "question": question, "choice": number,
-                    "outcome": answer.outcome, "unit": "\0".join((task.example, *sides)), "seconds": item.seconds,
-                    "level": turn * float(steps[number - 1]) if answer.rating is None else answer.rating,
-                    "is_control": control is not None,
-                    "passed": float(control.accepts(answer)) if control is not None and is_checked else math.nan,
-                })  # fmt: skip
+    for sheet, item, task, question, answer in gathered.iterate_answers():
+        sides, number = tuple(sorted(task.sides)), item.choices[question]
+        turn = 1.0 if sides == task.sides else -1.0
+        control = key.control(task) if task.is_control else None
+        is_checked = control is not None and control.criterion == question
+        rows.append({
+            "rater": sheet.rater, "task": f"{sheet.rater}/{item.task}", "question": question, "choice": number,
+            "outcome": answer.outcome, "unit": "\0".join((task.example, *sides)), "seconds": item.seconds,
+            "level": turn * float(steps[number - 1]) if answer.rating is None else answer.rating,
+            "is_control": control is not None,
+            "passed": float(control.accepts(answer)) if control is not None and is_checked else math.nan,
+        })  # fmt: skip
     return pd.DataFrame(rows)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from openended.harness import core
 from openended.harness.core import DataError
-from openended.harness.rating.answers import list_judgment_columns, write_judgments
+from openended.harness.rating.answers import build_judgment_row, list_judgment_columns, write_judgments
 from openended.harness.rating.design import RatingTask, StudyKey, derive_opaque_id
 from openended.harness.rating.protocol import StudyProtocol
 from openended.metrics.judgments import JUDGE
@@ -199,28 +199,22 @@ def judge_study(key: StudyKey, questions: Sequence[JudgeQuestion], replies: Sequ
     rater = f"{JUDGE}{judge}"
     for group in units.values():
         first = group[0][0]
-        texts_ids = [key.material.texts_ids.get(player, "") for player in first.sides]
         for criterion in key.protocol.questions:
             answers = [key.protocol.choices[choices[criterion] - 1] for _, choices in group if criterion in choices]
             if len(answers) < len(group):
                 continue
-            row: dict[str, Any] = {"example_id": first.example, "item": first.example}
-            row |= {"criterion": criterion, "rater": rater}
+            rows.append(build_judgment_row(key, first.example, first.sides, criterion, answers[0], rater))
             if len(first.sides) == 1:
-                rating = {"system": first.sides[0], "rating": f"{answers[0].rating:g}", "texts_id": texts_ids[0]}
-                rows.append(row | rating)
                 continue
-            outcome = str(answers[0].outcome)
-            agree = outcome == _FLIPPED[str(answers[1].outcome)]
-            disagreed += not agree
             texts = key.show_item(RatingTask("", first.example, first.sides))[1]
-            for side, player, text, texts_id in zip("ab", first.sides, texts, texts_ids, strict=True):
+            for side, player, text in zip("ab", first.sides, texts, strict=True):
                 is_family = _find_family(player) == _find_family(judge)
-                row |= {f"system_{side}": player, f"texts_id_{side}": texts_id}
-                row |= {f"length_{side}": max(len(text.split()), 1), f"family_{side}": int(is_family)}
-            # Definitely only where both orders say so.
-            strength = min((answer.strength for answer in answers), key=lambda s: s == "definitely")
-            rows.append(row | {"outcome": outcome if agree else "tie", "strength": strength if agree else "tie"})
+                rows[-1] |= {f"length_{side}": max(len(text.split()), 1), f"family_{side}": int(is_family)}
+            if answers[0].outcome != _FLIPPED[str(answers[1].outcome)]:
+                disagreed += 1
+                rows[-1] |= {"outcome": "tie", "strength": "tie"}
+            elif answers[0].strength == "definitely":  # only where both orders say so
+                rows[-1]["strength"] = answers[1].strength
     if not rows:
         raise DataError(f"{rater}: no reply could be read, as {next(iter(replies), '')!r:.120}")
     with_votes = sum(question.votes > 0 for question in questions)

@@ -173,7 +173,7 @@ def _teach_with_harness(decoders: Sequence[QDecoder], data: tuple[torch.Tensor, 
             part = slice(start, start + size)
             positions = [TextPosition(0, t) for t in range(*part.indices(LENGTH))]
             chunk = LogitChunk(logits[part], gold[part], positions)
-            statistics = score_chunk(decoders, tables, chunk, lambda _: np.zeros(0, dtype=np.int64))
+            statistics = score_chunk(decoders, tables, chunk)
             for table, values in zip(tables, statistics, strict=True):
                 table.write(np.arange(LENGTH)[part], values)
     probability = tables[0].gold_prob

@@ -1,6 +1,7 @@
 """Check names: verbs for functions, nouns for things, one meaning per word."""
 
 import ast
+import re
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -129,6 +130,22 @@ def test_a_word_of_the_glossary_has_one_meaning() -> None:
         if {"spread", "place", "places", "artefact", "artefacts", "colour", "tokenise", "normalise"}
         & set(name.strip("_").lower().split("_"))
     ]
+    assert not wrong, "\n".join(wrong)
+
+
+STUMBLES = re.compile(
+    r"beside|say little|resolve less|there (twice|again)|(one|texts?|line|rows?) an? (text|side|line)\b"
+)
+
+
+def test_messages_have_no_words_that_readers_stumble_over() -> None:
+    wrong = []
+    for path, tree in ((path, tree) for path, tree in parse_files() if not module_name(path).startswith("scripts")):
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+            if is_text and len(node.value.split()) > 2 and STUMBLES.search(node.value):
+                wrong.append(f"{module_name(path)}:{node.lineno}: {node.value}")
     assert not wrong, "\n".join(wrong)
 
 

@@ -238,11 +238,11 @@ class ServerBackend(models.Backend):
         )
 
     def forward(
-        self, jobs: Sequence[ForwardRow], *, rows: int, pool: Pool | None, nll: core.F64 | None, batch_size: int,
+        self, jobs: Sequence[ForwardRow], *, pool: Pool | None, nll: core.F64 | None, batch_size: int,
         advance: Advance | None = None,
     ) -> None:  # fmt: skip
         """Read texts: `nll` gets -log p of the tokens from the server's log-probabilities of given texts."""
-        del rows, pool, batch_size  # a server batches by itself, and embeds nothing
+        del pool, batch_size  # a server batches by itself, and embeds nothing
 
         def record_row(number: int, log_probs: core.F64) -> None:
             job = jobs[number]

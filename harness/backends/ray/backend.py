@@ -52,7 +52,7 @@ class RayBackend(TransformersBackend):
                 advance(sum(len(text.token_ids) for text in texts))
 
     def forward(
-        self, jobs: Sequence[ForwardRow], *, rows: int, pool: Pool | None, nll: F64 | None, batch_size: int,
+        self, jobs: Sequence[ForwardRow], *, pool: Pool | None, nll: F64 | None, batch_size: int,
         advance: Advance | None = None,
     ) -> None:  # fmt: skip
         """Run the model over sequences, in the batches that one pass over all of them would have."""
@@ -68,7 +68,7 @@ class RayBackend(TransformersBackend):
             part, targets, score_positions = numbered[number]
             if pool is not None and vectors:
                 if not pool.vectors:
-                    pool.vectors.extend(models.allocate_vectors(rows, v.shape[1]) for v in vectors)
+                    pool.vectors.extend(models.allocate_vectors(pool.rows, v.shape[1]) for v in vectors)
                 for whole, chunk in zip(pool.vectors, vectors, strict=True):
                     whole[targets] = chunk
             if nll is not None:
@@ -95,21 +95,22 @@ class RayBackend(TransformersBackend):
         batches = list(iterate_batches(read, continuations.lengths, request.batch_size))
         parts = cut_chunks(len(batches), unit=1, workers=self.workers.count, most=MAX_FEATURE_BATCHES)
         rows = [[row for batch in batches[part] for row in batch] for part in parts] or [[]]
-        offsets, total, gathered = continuations.offsets, len(continuations.values), list[NextToken]()
-        for number, statistics in self._map_rows("q_statistics", request, rows):
-            ranges = (np.arange(offsets[row], offsets[row + 1]) for row in rows[number])
-            positions = np.concatenate([np.zeros(0, dtype=np.int64), *ranges])
-            for of_decoder in statistics[len(gathered) :]:
-                columns = {name: column for name in _FLAT if (column := getattr(of_decoder, name)) is not None}
-                flat = {name: np.zeros(total, dtype=column.dtype) for name, column in columns.items()}
-                size = of_decoder.vocab_size
-                gathered.append(NextToken(offsets=offsets, context=prompts, vocab_size=size, **flat))
-            for whole, part in zip(gathered, statistics, strict=True):
-                for name in flat:
-                    getattr(whole, name)[positions] = getattr(part, name)
+        statistics: dict[int, list[NextToken]] = {}
+        for number, statistics[number] in self._map_rows("q_statistics", request, rows):
             if advance is not None:
                 advance(int(continuations.lengths[rows[number]].sum()))
-        return gathered
+        offsets = continuations.offsets
+        ranges = [np.arange(offsets[row], offsets[row + 1]) for part in rows for row in part]
+        order = np.argsort(np.concatenate([np.zeros(0, dtype=np.int64), *ranges]))
+
+        def join(each: Sequence[NextToken]) -> NextToken:
+            names = [name for name in _FLAT if getattr(each[0], name) is not None]
+            columns: dict[str, Any] = {
+                name: np.concatenate([getattr(part, name) for part in each])[order] for name in names
+            }
+            return replace(each[0], offsets=offsets, context=prompts, **columns)
+
+        return [join(each) for each in zip(*(statistics[number] for number in range(len(rows))), strict=True)]
 
     def _map_rows(
         self, task: str, request: models.GradientRequest | models.QStatisticsRequest, rows: Sequence[Sequence[int]]

@@ -140,10 +140,9 @@ class Worker:
         batch_size: int,
     ) -> tuple[list[Floats], F64 | None]:  # fmt: skip
         """Run a model over sequences; returns vectors, a row for each sequence that begins one, and scores."""
-        worker_pool = None if pool is None else replace(pool, vectors=[])
+        worker_pool = None if pool is None else replace(pool, rows=sum(job.row >= 0 for job in jobs), vectors=[])
         nll = None if scored is None else np.full(scored, np.nan)
-        rows = sum(job.row >= 0 for job in jobs)
-        self._load(model).forward(jobs, rows=rows, pool=worker_pool, nll=nll, batch_size=batch_size)
+        self._load(model).forward(jobs, pool=worker_pool, nll=nll, batch_size=batch_size)
         return ([] if worker_pool is None else worker_pool.vectors), nll
 
     def sketch_gradients(self, model: RemoteModelRef, request: models.GradientRequest) -> Any:  # noqa: ANN401

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
+from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, process_dict_updates
 
-from openended.harness.backends.vllm.rows import KEY, BatchRows
+from openended.harness.backends.vllm.rows import KEY, BatchRows, TextInBatch
 from openended.harness.core import HarnessError
 from openended.harness.decoders import parse_q_decoder
 
@@ -39,17 +39,10 @@ class V1Processor(LogitsProcessor):  # type: ignore[misc] # vLLM need not be ins
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
-        if batch_update is None:
-            return
-        for index in batch_update.removed:
-            self.rows.remove(index)
-        for index, params, prompt_ids, output_ids in batch_update.added:
-            self.rows.add(index, (params.extra_args or {}).get(KEY), output_ids, prompt_ids)
-        for source, target, direction in batch_update.moved:
-            if direction is MoveDirectionality.SWAP:
-                self.rows.swap(source, target)
-            else:
-                self.rows.move(source, target)
+        def begin(params: Any, prompt_ids: Sequence[int] | None, output_ids: Sequence[int]) -> TextInBatch | None:  # noqa: ANN401
+            return self.rows.begin((params.extra_args or {}).get(KEY), output_ids, prompt_ids)
+
+        process_dict_updates(self.rows.rows, batch_update, begin)
 
     def apply(self, logits: Tensor) -> Tensor:
         return self.rows.choose_tokens(logits)

@@ -250,11 +250,11 @@ class VllmBackend(models.Backend):
         self._wrote = True
 
     def forward(
-        self, jobs: Sequence[ForwardRow], *, rows: int, pool: Pool | None, nll: F64 | None, batch_size: int,
+        self, jobs: Sequence[ForwardRow], *, pool: Pool | None, nll: F64 | None, batch_size: int,
         advance: Advance | None = None,
     ) -> None:  # fmt: skip
         """Read texts: `nll` gets -log p of the tokens from vLLM's log-probabilities of given texts."""
-        del rows, pool, batch_size  # vLLM batches by itself, and embeds nothing
+        del pool, batch_size  # vLLM batches by itself, and embeds nothing
         self._wrote = False
 
         def finish(number: int, result: EngineResult) -> None:

@@ -22,11 +22,13 @@ from openended.harness.decoders import (
     QDecoder,
     QTable,
     TextPosition,
+    apply_penalties,
     compute_log_q,
+    draw_tokens,
     forbid_end,
     parse_q_decoder,
 )
-from openended.harness.generation import count_chunk_rows, draw_next_tokens, score_chunk
+from openended.harness.generation import count_chunk_rows, find_end_tokens, score_chunk
 from openended.harness.models import QStatisticsRequest
 
 KEY = "openended"  # name of the order in a request's extra arguments
@@ -169,14 +171,14 @@ class TextSampler(TextSlots):
         at = torch.tensor(slots, device=logits.device)
         step = torch.tensor(steps, device=logits.device)
         lengths = self._prompt_lengths[at] + step
-        history = self._history[at, : int(lengths.max())] if self._decoder.penalizes else self._history[at]
-        least = self._group["min_new_tokens"]
-        token, log_q, state = draw_next_tokens(
-            self._decoder, logits, self._uniforms[at, step], self._states[at, step] if len(self._first) else None,
-            history=history, lengths=lengths, too_short=[i for i, s in enumerate(steps) if s < least],
-            eos_ids=self._group["eos_ids"],
-        )  # fmt: skip
-        self._log_q[at, step] = log_q
+        if self._decoder.penalizes:
+            logits = apply_penalties(self._decoder, logits, self._history[at, : int(lengths.max())], lengths)
+        eos_ids, least = self._group["eos_ids"], self._group["min_new_tokens"]
+        if too_short := [i for i, s in enumerate(steps) if s < least]:
+            logits = forbid_end(logits, eos_ids, too_short)
+        state = self._states[at, step] if len(self._first) else None
+        token, log_q, state = draw_tokens(self._decoder, logits, self._uniforms[at, step], state)
+        self._log_q[at, step] = torch.where(find_end_tokens(eos_ids, token), 0.0, log_q)
         if state is not None:
             self._states[at, step + 1] = state
         if self._decoder.penalizes:
@@ -221,8 +223,8 @@ class TeacherForcer(TextSlots):
             part = slice(start, start + size)
             early = [i for i, p in enumerate(positions[part]) if p.step < self._group["min_new_tokens"]]
             read = forbid_end(logits[part], self._group["eos_ids"], early) if early else logits[part]
-            chunk = LogitChunk(read, gold[part], positions[part], banned=bool(early))
-            statistics = score_chunk(self._decoders, self._tables, chunk, self._read_history)
+            chunk = LogitChunk(read, gold[part], positions[part], bool(early), self._read_history)
+            statistics = score_chunk(self._decoders, self._tables, chunk)
             for table, values in zip(self._tables, statistics, strict=True):
                 table.write(out[part], values)
         return gold
@@ -310,54 +312,35 @@ class BatchRows:
         self._device = device
         self._groups: dict[str, TextSlots] = {}
         self._writers: dict[str, QWriter] = {}
-        self._rows: dict[int, TextInBatch] = {}
+        self.rows: dict[int, TextInBatch] = {}
+        """Index in the batch → its text; a text's state stays until its result is taken."""
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def add(
-        self, index: int, order: TextOrder | str | None, tokens: Sequence[int] = (), prompt: Sequence[int] | None = ()
-    ) -> None:
-        """Put a text at an index of the batch, replacing any text there."""
-        self._rows.pop(index, None)
+    def begin(
+        self, order: TextOrder | str | None, tokens: Sequence[int] = (), prompt: Sequence[int] | None = ()
+    ) -> TextInBatch | None:
+        """Return a text that comes into the batch; None for one of another user."""
         if order is None:
-            return
+            return None
         if isinstance(order, str):
             if order not in self._writers:
                 self._writers[order] = QWriter(order)
-            writer = self._writers[order]
-            self._rows[index] = TextInBatch(writer, 0, tokens, prompt or ())
-            return
+            return TextInBatch(self._writers[order], 0, tokens, prompt or ())
         group = order["group"]
         if group["id"] not in self._groups:
             # The texts of finished calls are gone: their groups go too.
             self._groups = {name: texts for name, texts in self._groups.items() if len(texts)}
             self._groups[group["id"]] = (TeacherForcer if group["forced"] else TextSampler)(group, self._device)
         texts = self._groups[group["id"]]
-        self._rows[index] = TextInBatch(texts, texts.add(order), tokens)
-
-    def remove(self, index: int) -> None:
-        """Remove a text from the batch; its state stays until its result is taken."""
-        self._rows.pop(index, None)
-
-    def move(self, source: int, target: int) -> None:
-        """Move a text to another index, replacing any text there."""
-        self.remove(target)
-        if source in self._rows:
-            self._rows[target] = self._rows.pop(source)
-
-    def swap(self, a: int, b: int) -> None:
-        rows = {b: self._rows.pop(a, None), a: self._rows.pop(b, None)}
-        self._rows.update({index: row for index, row in rows.items() if row is not None})
+        return TextInBatch(texts, texts.add(order), tokens)
 
     def choose_tokens(self, logits: Tensor) -> Tensor:
         """Mask each row of logits (n, V) except for the token that the harness chooses."""
         numbers: dict[int, list[int]] = {}
         for number in range(len(logits)):
-            if number in self._rows:
-                numbers.setdefault(id(self._rows[number].texts), []).append(number)
+            if number in self.rows:
+                numbers.setdefault(id(self.rows[number].texts), []).append(number)
         for part in numbers.values():
-            group = [self._rows[number] for number in part]
+            group = [self.rows[number] for number in part]
             at = torch.tensor(part, device=logits.device)
             logits[at] = group[0].texts.rewrite(logits if len(part) == len(logits) else logits[at], group)
         return logits
@@ -368,5 +351,5 @@ class BatchRows:
 
     def forget(self) -> None:
         """Drop all texts, finished or not, because their call failed."""
-        self._rows.clear()
+        self.rows.clear()
         self._groups.clear()

@@ -48,8 +48,8 @@ def test_generate_draws_from_q(lm, words):
     )  # fmt: skip
     rows, writer = BatchRows("cpu"), [[] for _ in range(BATCH)]
     for row in range(BATCH):
-        rows.add(row, words, writer[row], prompts[row].tolist())
-    rows.swap(2, 7)
+        rows.rows[row] = rows.begin(words, writer[row], prompts[row].tolist())
+    rows.rows[2], rows.rows[7] = rows.rows[7], rows.rows[2]
     moved = [*range(BATCH)]
     moved[2], moved[7] = 7, 2
     states = read_states(decoder, out.logits, out.sequences, 5)
@@ -80,6 +80,6 @@ def test_wrong_requests_are_refused():
     with pytest.raises(SpecError, match="decoder nucleus"):
         parse_q_decoder("nucleus,q=1")
     rows = BatchRows("cpu")
-    rows.add(0, "nucleus,repetition_penalty=1.2", [-1], [1, 2])
+    rows.rows[0] = rows.begin("nucleus,repetition_penalty=1.2", [-1], [1, 2])
     with pytest.raises(DataError, match="--no-async-scheduling"):
         rows.choose_tokens(torch.zeros(1, 8))

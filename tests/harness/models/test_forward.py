@@ -204,8 +204,8 @@ def test_a_text_gets_the_same_bits_in_any_company(name: str) -> None:
 
     def read(part: list[int]) -> tuple[Any, Any]:
         jobs = [ForwardRow(i, rows[k], 1, i * 128) for i, k in enumerate(part)]
-        pool, nll = Pool(-1, "last", 128), np.zeros(128 * len(part))
-        run_forward(model, jobs, rows=len(part), pool=pool, nll=nll, batch_size=64)
+        pool, nll = Pool(-1, "last", 128, len(part)), np.zeros(128 * len(part))
+        run_forward(model, jobs, pool=pool, nll=nll, batch_size=64)
         return pool.vectors[0], nll.reshape(len(part), 128)
 
     together = read(list(range(len(rows))))

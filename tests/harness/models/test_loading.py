@@ -506,6 +506,9 @@ def test_a_folder_is_measured_by_the_header_of_its_weights(tmp_path):
     assert size.parameters == counted
     assert (size.here, size.get, size.memory) == (True, "", 4 * counted)
     assert ModelSpec(path=str(folder), dtype="bfloat16").describe_size().memory == 2 * counted
+    for damaged in (b"", POINTER.encode(), (folder / WEIGHTS).read_bytes()[:2000]):
+        (tmp_path / WEIGHTS).write_bytes(damaged)
+        assert ModelSpec(path=str(tmp_path)).describe_size().parameters == 0
 
 
 def test_a_model_of_the_hub_that_is_not_here_has_the_command_that_fetches_it(monkeypatch):

@@ -27,12 +27,25 @@ class MoveDirectionality(Enum):
 
 @dataclass
 class BatchUpdate:
-    """What changed in the batch; to be followed in the order removed, added, moved."""
+    """What changed in the batch: an index that is filled again is not among the removed ones."""
 
     batch_size: int
     removed: list[int]
     added: list[tuple[int, Any, list[int], list[int]]]
     moved: list[tuple[int, int, MoveDirectionality]]
+
+
+def process_dict_updates(entries: dict[int, Any], update: BatchUpdate | None, begin: Any) -> None:
+    """Follow the changes: added rows first, then those that go, then those that move."""
+    for index, params, prompt, output in update.added if update else ():
+        entries[index] = begin(params, prompt, output)
+    for index in update.removed if update else ():
+        entries.pop(index, None)
+    for a, b, direction in update.moved if update else ():
+        first, second = entries.pop(a, None), entries.pop(b, None)
+        entries |= {b: first} | ({a: second} if direction is MoveDirectionality.SWAP else {})
+    for index in [index for index, entry in entries.items() if entry is None]:
+        del entries[index]
 
 
 class LogitsProcessor:
@@ -187,6 +200,7 @@ class LLMEngine:
             a, b = self.draw.sample(sorted(table), 2)
             table[a], table[b] = table[b], table[a]
             moved.append((a, b, MoveDirectionality.SWAP))
+        removed = [i for i in removed if i not in [index for index, *_ in added]]
         self.batch = [table[i] for i in range(len(table))]
         self.batch_before = list(self.batch)
         return BatchUpdate(len(table), removed, added, moved) if removed or added or moved else None
@@ -217,7 +231,8 @@ def fake_vllm(lm: LanguageModel, *, platform: str = "cpu", fails_at: int = -1) -
         "vllm.v1": {},
         "vllm.v1.sample": {},
         "vllm.v1.sample.logits_processor": {
-            "BatchUpdate": BatchUpdate, "LogitsProcessor": LogitsProcessor, "MoveDirectionality": MoveDirectionality,
+            "BatchUpdate": BatchUpdate, "LogitsProcessor": LogitsProcessor,
+            "process_dict_updates": process_dict_updates,
         },
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:

@@ -19,15 +19,13 @@ PROMPT = Prompt("t/0", 0, (1, 2, 3))
 def test_rows_without_an_order_keep_their_logits():
     rows = vllm_rows.BatchRows("cpu")
     request = generation([PROMPT], Greedy(), seed=0, max_new_tokens=2, batch_size=1)
-    rows.add(0, None)
-    rows.add(1, make_order(make_group(request, EOS), PROMPT), [])
+    assert rows.begin(None) is None
+    rows.rows[1] = rows.begin(make_order(make_group(request, EOS), PROMPT), [])
     logits = torch.arange(12.0).reshape(2, 6)
     before = logits.clone()
     masked = rows.choose_tokens(logits)
     assert torch.equal(masked[0], before[0])
     assert masked[1].tolist() == [float("-inf")] * 5 + [0.0]
-    rows.move(0, 1)  # a row of another user takes the place of ours
-    assert len(rows) == 0
 
 
 @pytest.mark.parametrize(
