@@ -54,7 +54,8 @@ class CommandParser(argparse.ArgumentParser):
         flags = words[: words.index("--")] if "--" in words else words
         for word, following in zip(flags, [*flags, "…"][1:], strict=True):
             flag, sign, value = word.partition("=")
-            if re.match(r"--\w", flag) and not any(name.startswith(flag) for name in self._option_string_actions):
+            is_known = any(name.startswith(flag) for name in self._option_string_actions)
+            if re.match(r"--\w", flag) and (not is_known or any(flag in also for also in self.synonyms.values())):
                 self.check_flag(flag)
             if re.match(r"--\w", flag) and not (value if sign else following):
                 self.error(f"argument {flag}: expected one argument")
@@ -83,8 +84,10 @@ class CommandParser(argparse.ArgumentParser):
     def check_flag(self, flag: str) -> None:
         """Exit with 2 if the command has no such flag; suggest the nearest one."""
         if flag not in self._option_string_actions:
-            close = [name for name, also in self.synonyms.items() if flag in also]
-            close = close or difflib.get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.7)
+            meant = next((name for name, also in self.synonyms.items() if flag in also), None)
+            if meant is not None:
+                self.error(f"no option {flag}; {self._describe_argument(meant)}")
+            close = difflib.get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.7)
             if re.fullmatch(r"-\w", flag):
                 close = sorted((name for name in self._option_string_actions if name.startswith(f"-{flag}")), key=len)
             name = flag.lstrip("-").replace("-", "_")
@@ -100,6 +103,14 @@ class CommandParser(argparse.ArgumentParser):
             else:
                 hint = ""
             self.error(f"no option {flag}{hint}")
+
+    def _describe_argument(self, name: str) -> str:
+        """Say what to type for an argument, and what it is."""
+        action = next(action for action in self._actions if name in (action.dest, *action.option_strings))
+        words = " ".join(filter(None, [*action.option_strings[-1:], str(action.metavar or "")]))
+        meaning = f" ({action.help % vars(action)})" if action.help else ""
+        is_flag = bool(action.option_strings)
+        return f"did you mean {words}{meaning}?" if is_flag else f"{words} is typed without a flag{meaning}"
 
 
 class _StoreOnce(argparse._StoreAction):

@@ -84,7 +84,8 @@ def suggest(word: str, choices: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     is_typo = bool(nearest) and difflib.SequenceMatcher(None, word.lower(), nearest[0]).ratio() > 0.8
     close = nearest if is_typo else with_word or nearest
-    return f"; did you mean {by_lower[close[0]]!r}?" if close else f"; known: {', '.join(names)}"
+    quoted = [repr(by_lower[name]) for name in close[:3]] + ["…"] * (len(close) > 3)
+    return f"; did you mean {' or '.join(quoted)}?" if close else f"; known: {', '.join(names)}"
 
 
 def find_spelling(word: str, choices: Iterable[str]) -> str | None:

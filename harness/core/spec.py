@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 import types as pytypes
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -213,7 +214,8 @@ def coerce(value: Any, hint: Any, where: str, null: float | None = None) -> Any:
     wrong_bool = isinstance(value, bool) and kind is not bool
     if not isinstance(kind, type) or (isinstance(value, kind) and not wrong_bool):
         return value
-    grid = f"; for a grid of values: -m OPTION={','.join(map(str, value))}" if isinstance(value, list) else ""
+    is_several = isinstance(value, list) or (isinstance(value, str) and re.fullmatch(r"[\d.:; ]+", value))
+    grid = "; for a grid of values: -m OPTION=A,B or OPTION=range(START,END,STEP)" if is_several else ""
     raise SpecError(f"{where}: expected {_describe_type(kind)}, got {value!r:.80}{grid}")
 
 

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 KINDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".txt")
 _NO_FILES_OF_TEXTS = (
     ".docx", ".odt", ".pdf", ".xls", ".xlsx", ".md", ".html", ".htm", ".ipynb", ".yaml", ".yml", ".npy", ".p",
-    ".pkl", ".pickle",
+    ".pkl", ".pickle", ".py",
 )  # fmt: skip
 TEXT, LINE, BLOCK = "text", "line", "block"  # fields of plain text: what it seems to be, its lines, its blocks
 _NPZ_FIELD = "samples"
@@ -82,6 +82,8 @@ def list_files(path: Path) -> list[Path]:
             hint = f"; a dataset of the hub is typed hf://datasets/{path}" if is_id else ""
             raise DataError(f"no such file: {path}{hint}")
         return matches
+    if (path / "config.json").is_file():
+        raise DataError(f"{path}: a folder with a model, expected texts; a model is typed as model= or --scoring")
     ways: tuple[tuple[Callable[[], Iterable[Path]], tuple[str, ...]], ...] = (
         (path.iterdir, KINDS), (path.iterdir, (".json",)), (partial(path.rglob, "[!.]*"), KINDS)
     )  # fmt: skip

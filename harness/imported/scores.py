@@ -92,7 +92,7 @@ def read_system_scores(
     if clusters and (lacking := next((i for of in values.values() for i in of if i not in clusters), None)):
         raise DataError(f"{source}: sample {lacking!r:.80} has no {CLUSTER}, others have one")
     if not values:
-        others = f"; no numbers: {', '.join(left_out)}" if left_out else ""
+        others = f"; no numbers: {', '.join(left_out)}; texts are scored by openended score" if left_out else ""
         raise DataError(f"{source}: expected numbers of single samples, got none{others}")
     repeats = max(len(v) for of in scores.values() for v in of.values())
     return SystemScores(name, source, values, clusters, repeats, tuple(left_out), directions)

@@ -11,9 +11,10 @@ from openended.integrations.measure_texts import METRICS, check_options, measure
 from tests.harness.app.test_api import HUMAN, NUCLEUS
 
 
-def test_a_number_its_interval_and_the_human_value(tmp_path):
+def test_a_number_its_interval_and_the_human_value(tmp_path, caplog):
     found = measure_texts("self_bleu", human=HUMAN, model=NUCLEUS, source="test", outputs_dir=tmp_path)
     result = oe.measure("self_bleu", model_texts=NUCLEUS, outputs_dir=tmp_path)
+    assert "letter for letter" not in caplog.text, "there are no human texts to be copied"
     assert list(found) == ["self_bleu_4", "self_bleu_4_low", "self_bleu_4_high", "self_bleu_4_human"]
     assert found["self_bleu_4"] == result.values["self_bleu_4"]
     assert found["self_bleu_4_low"] == result.intervals["self_bleu_4"]["low"] < found["self_bleu_4"]

@@ -15,6 +15,7 @@ from openended.harness.results import read_grids, resolve_report_request
 
 MAX_LISTED_FILES = 10
 _EXAMPLE = "openended export p-sweep p-sweep.zip"
+_TABLES = "tables (.md, .tex, .csv) are written by openended report NAME"
 _ARGUMENTS: Arguments = {
     "name": {"help": "of runs: name=…, experiment=…"},
     "archive": {"type": Path, "nargs": "?", "metavar": "ARCHIVE|FOLDER",
@@ -58,7 +59,7 @@ def _export_archive(args: argparse.Namespace) -> None:
     if args.archive.name in FORMATS:
         raise SpecError(f"archive: {args.archive} is a format: type --format {args.archive}, or a name of a .zip")
     if args.archive.suffix not in ("", ".zip"):
-        raise SpecError(f"archive: expected a name that ends in .zip, got {str(args.archive)!r}")
+        raise SpecError(f"archive: expected a name that ends in .zip, got {str(args.archive)!r}; {_TABLES}")
     for option, value in (("--organization", args.organization), ("--dataset", args.dataset)):
         if value is not None:
             raise SpecError(f"{option} has no effect on an archive; add --format or leave it out")

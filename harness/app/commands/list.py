@@ -4,7 +4,16 @@ import argparse
 from importlib import resources
 from typing import Any
 
-from openended.harness.core import GROUPS, SpecError, list_choices, make_main, parse_yaml, print_line, suggest
+from openended.harness.core import (
+    GROUPS,
+    SpecError,
+    list_choices,
+    list_names,
+    make_main,
+    parse_yaml,
+    print_line,
+    suggest,
+)
 
 _WORDS = (*GROUPS, "papers")
 _ARGUMENTS = {"group": {"nargs": "?", "help": f"one of {', '.join(_WORDS)}; default: all"}}
@@ -22,7 +31,9 @@ def _list(args: argparse.Namespace) -> None:
         return
     groups = [name for name in GROUPS if args.group in (None, name, f"{name}s")]
     if not groups:
-        raise SpecError(f"no group {args.group!r}{suggest(args.group, _WORDS)}")
+        is_choice = any(args.group in list_names(name) for name in GROUPS)
+        hint = f"; type openended describe {args.group}" if is_choice else suggest(args.group, _WORDS)
+        raise SpecError(f"no group {args.group!r}{hint}")
     for name in groups:
         if args.group is None:
             print_line(name)

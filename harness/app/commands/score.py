@@ -45,6 +45,7 @@ Examples:
 
 _ARGUMENTS: core.Arguments = {
     "systems": {"nargs": "+", "metavar": "[NAME=]FILE",
+                "synonyms": ("--predictions", "--generations", "--hypotheses", "--systems", "--input", "--texts"),
                 "help": "the texts of a system, and its name in tables; naive:NAME makes them from human texts"},
     "--human": {"required": True, "metavar": "FILE", "help": "the human texts",
                 "synonyms": ("--reference", "--references", "--ref", "--refs", "--gold", "--target")},
@@ -255,6 +256,11 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
                 f"{word}: no option of this command, which takes flags, metric.NAME.OPTION=VALUE and "
                 "embedder.OPTION=VALUE"
             )
+        if not has_name and not Path(word).exists() and word in core.list_names("metric"):
+            raise core.SpecError(f"{word} is a metric: type --metrics {word}")
+        parts = path.split(",") if has_name else word.split(",")
+        if len(parts) > 1 and all(Path(part).exists() for part in parts):
+            raise core.SpecError(f"{word}: files are separated by blanks: {' '.join(parts)}")
         paths.append(path if has_name else word)
         names.append(name if has_name else "")
     nameless = [path for name, path in zip(names, paths, strict=True) if not name]

@@ -184,7 +184,11 @@ class Composer:
         if decision_option and config.hydra.sweeper.get("decide") is None:
             raise SpecError(f"{decision_option}: has no effect without decide='SYSTEM>SYSTEM: METRIC'; leave it out")
         if search_option and config.hydra.runtime.choices.get(SWEEPER) != OPTUNA:
-            raise SpecError(f"{search_option}= is an option of a search: add -m {SWEEPER}={OPTUNA}")
+            from openended.harness.app.hydra.foreign_options import explain_foreign_option
+
+            of_run = explain_foreign_option(search_option, "", config)
+            hint = f"; of a run: {of_run}" if of_run else ""
+            raise SpecError(f"{search_option}= is an option of a search: add -m {SWEEPER}={OPTUNA}{hint}")
         self._command = config
         return config
 

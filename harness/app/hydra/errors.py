@@ -28,7 +28,8 @@ _TYPED = re.compile(r"To append to your config use \+(\S+)")
 _AVAILABLE = re.compile(r"Available options in '[^']*':\s*((?:\s+[\w-]+)+?)\s*(?:Config search path|$)")
 # First of several first.
 _SEARCHED = ("decoder", "model", "task", "prompting", "metric", "scorer", "embedder", "runtime", "report")
-_OTHER_NAMES = {"slurm": "submitit", "local": "basic", "multiprocessing": "joblib", "bayes": "optuna"}
+_OTHER_NAMES = {"slurm": "submitit", "local": "basic", "multiprocessing": "joblib", "bayes": "optuna",
+                "hf": "transformers", "huggingface": "transformers"}  # fmt: skip
 _MERGED = re.compile(r"Error merging override \+*([^=]+)=(.*)", re.DOTALL)
 _SEARCH = re.compile(r"Sweep parameters '(.+)' requires --multirun")
 _MAX_MATCHES = 3
@@ -45,6 +46,8 @@ def explain(err: BaseException) -> str:
         group, _, names = several[1].partition("=")
         if group == "metric":
             return f"{several[1]}: the metrics of a run are a list; type metric=[{names}]"
+        if hint := explain_foreign_option(group, names, {line.partition(":")[0] for line in core.list_options()}):
+            return f"no option {group!r}; {hint}, after -m: several values are a grid"
         return f"{several[1]}: several values are a grid: add -m, as in openended -m {several[1]}"
     if merged := _MERGED.match(str(err)):
         cause = err.__cause__
@@ -112,6 +115,8 @@ def _iterate_options(path: str, node: object) -> Iterator[str]:
 def _find_owners(key: str, config: Mapping[str, Any], *, has_metric: bool) -> str:
     """Name the choices that have an option which the selected one lacks: `; it is an option of decoder=nucleus`."""
     group, _, option = key.partition(".")
+    if group == "decoder" and config["decoder"].get("name") == "user_processor":
+        return "; what a file defines takes no options: define one for each setting, as STRONG = MyProcessor(0.9)"
     if group == "metric":
         name = option.partition(".")[0]
         return f"; add {name} to metric=[…]" if name in core.list_bundled_choices(group) and not has_metric else ""
@@ -147,6 +152,8 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
         group, _, choice = file.rpartition("/")
     if group in core.GROUPS:
         accepted = core.list_names(group)
+        if _OTHER_NAMES.get(choice) in accepted:
+            return f"no {group} {choice!r}: type {group}={_OTHER_NAMES[choice]}"
         if "=" in choice:
             return f"no {group} {choice!r}: options are words of their own, without quotes around all of them"
         if " " in choice:
@@ -158,6 +165,8 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
                 f"no task {choice!r}: a file is task=jsonl task.path={choice}, with task.prompt_length=35 where the "
                 "prompt is the beginning of the text, or without prompts task=texts"
             )
+        if group == "decoder" and choice.endswith(".py"):
+            return f"no decoder {choice!r}: what it defines is named after a colon, as decoder={choice}:NAME"
         if broken := core.find_broken_plugin(group, choice):
             return f"{group} {choice!r} is a plug-in that cannot be used: {broken}"
         if group in ("model", "scorer", "embedder", "scoring"):
@@ -202,8 +211,8 @@ def explain_missing_equals(word: str) -> str:
         hint = f"did you mean {' or '.join(choices)}?"
     elif _TEXT_FILE.search(word):
         hint = f"texts of a file are scored by openended score {word} --human FILE"
-    elif word in [line.partition(":")[0] for line in core.list_options()]:
-        hint = f"type {word}=VALUE"
+    elif line := next((line for line in core.list_options() if line.startswith(f"{word}:")), None):
+        hint = f"type {word}={'true' if line.startswith(f'{word}: false') else 'VALUE'}"
     elif word in core.GROUPS:
         hint = f"type {word}=NAME; openended list {word} has the names"
     else:

@@ -42,7 +42,10 @@ def export_results(
         HarnessError: If the format is unknown, there are no readable runs or the folder cannot be written.
     """
     if file_format not in FORMATS:
-        raise SpecError(f"--format: no format {file_format!r}{suggest(file_format, FORMATS)}")
+        raise SpecError(
+            f"--format: no format {file_format!r}{suggest(file_format, FORMATS)}; "
+            "tables (.md, .tex, .csv) are written by openended report NAME"
+        )
     if file_format == "hub" and dataset is None:
         raise SpecError("--format hub: results on the Hub are filed under a dataset: add --dataset OWNER/NAME")
     results = read_results(paths)
