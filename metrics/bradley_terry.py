@@ -42,17 +42,21 @@ _LARGEST_CONDITION = 1e10  # of the information about abilities and effects
 
 
 def bradley_terry(wins: ArrayLike, *, players: Sequence[str] | None = None) -> Values:
-    """Fit abilities by maximum likelihood.
+    """Fit abilities by maximum likelihood (Bradley and Terry 1952).
 
-    Of wins[i, j], the times that i beat j, shape (n, n), n >= 2; a tie may count one half on both sides. `players` are
-    names for messages.
+    Args:
+        wins: wins[i, j] counts how often i beat j, shape (n, n), n >= 2, finite, at least 0 and 0 on the diagonal; a
+            tie may count one half on both sides.
+        players: The players' names for messages, shape (n,); their numbers if none are given.
 
     Returns:
-        `scores` (mean 0, natural log) and their `std_errors`, shape (n,); `covariance`, of the scores;
-        `log_likelihood`.
+        `scores` (mean 0, natural log) and their `std_errors`, shape (n,); `covariance` of the scores, shape (n, n), for
+        the error of a difference; `log_likelihood`, in nats; `effects`, which is empty.
 
     Raises:
-        UndefinedMetric: If some group of players never loses to, or never beats, the rest.
+        UndefinedMetric: If some group of players never loses to, or never beats, the rest: no finite scores exist (Ford
+            1957).
+        ValueError: If `wins` or `players` has another shape, or `wins` holds other numbers.
     """
     matrix = np.array(wins, dtype=np.float64)
     n = len(matrix) if matrix.ndim else 0
@@ -95,10 +99,21 @@ def _require_connected(matrix: core.F64, names: Sequence[str]) -> None:
 
 
 def estimate_std_errors(fit: Values, wins: Wins, controls: Sequence[str] = ()) -> tuple[core.F64, str]:
-    """Return the standard errors of the scores and how they were estimated: clustered by item, by rater, the larger.
+    """Return the standard errors of the scores and how they were estimated: clustered by item or by rater.
 
-    The sum of the squared influences of m clusters, times m / (m - 1): Liang & Zeger 1986, "Longitudinal data analysis
-    using generalized linear models".
+    Judgments of one item, and of one rater, are correlated. The sandwich estimator allows for that: the sum of the
+    squared influences of m clusters, times m / (m - 1). Of both kinds of clusters the larger error counts.
+
+    Args:
+        fit: What `bradley_terry` or `fit_with_controls` returned.
+        wins: The wins that were fitted.
+        controls: The controls that were fitted, names in `CONTROLS`.
+
+    Returns:
+        The errors of the scores and after them of the effects of controls, shape (players + controls,), in natural log;
+        and a description of the estimate.
+
+    Source: Liang & Zeger 1986, "Longitudinal data analysis using generalized linear models".
     """
     if not wins.clusters:
         return fit.std_errors, "observed information"
@@ -127,7 +142,20 @@ def compute_influence(fit: Values, wins: Wins, cluster_of: core.I64, controls: S
 
 
 def fit_with_controls(wins: Wins, names: Sequence[str] = ()) -> Values:
-    """Fit abilities, and the `effects` of controls on the log odds with them, by Newton's method."""
+    """Fit abilities and the effects of controls on the log odds by Newton's method.
+
+    Args:
+        wins: What `count_wins` returned.
+        names: The controls, names in `CONTROLS`.
+
+    Returns:
+        As `bradley_terry`, with `effects`, shape (controls,), log odds per unit of the control; `covariance` covers
+        both.
+
+    Raises:
+        UndefinedMetric: If a comparison lacks a control, if an effect cannot be told from the abilities, if some group
+            of players never loses to, or never beats, the rest, or if Newton's method does not converge.
+    """
     from scipy.special import expit, log_expit
 
     for name in names:

@@ -56,9 +56,18 @@ def read_levels_of_people(path: Path, *, pairs: bool, criterion: str) -> tuple[d
 
 
 def describe_agreement(rows: Sequence[Mapping[str, Any]], people: Path, scale: Sequence[float]) -> str:
-    """Compare a judge's judgments with a file of people's; return the text of the column `calibration`.
+    """Compare a judge's judgments with people's and return the text of the column `calibration`.
 
-    `scale` holds the ratings that can be given; of pairs none.
+    Args:
+        rows: The judge's judgments, as in a file of judgments: names of columns to cells.
+        people: A file of people's judgments of the same kind.
+        scale: The ratings that can be given; empty for pairs.
+
+    Returns:
+        Cohen's κ and Spearman's ρ with 95 % intervals, or that the judge is not calibrated and why.
+
+    Raises:
+        DataError: If the file cannot be read, or all raters in it are judges.
     """
     from sklearn.metrics import cohen_kappa_score
 

@@ -18,9 +18,17 @@ from openended.metrics.families import PromptGroups, PromptValues, SamplesMetric
 
 
 def chamfer(embeddings: Floats, ids: Sequence[str]) -> float:
-    """Compute the mean distance of each text to the nearest other text of its prompt, in [0, 2] (Shaib et al. 2024).
+    """Compute the mean cosine distance of each text to the nearest other text of its prompt (Shaib et al. 2024).
 
-    Of embeddings of shape (n, d), no row all zero, and the prompt of each.
+    Args:
+        embeddings: Embeddings of the texts, shape (n, d), finite, no row all zero.
+        ids: The prompt of each row, shape (n,).
+
+    Returns:
+        The mean over prompts with at least two texts, in [0, 2], dimensionless; higher is more diverse.
+
+    Raises:
+        UndefinedMetric: If no prompt has two texts, or a row is all zero.
     """
     return float(_compute_by_prompt(embeddings, prompts_of(ids)).mean())
 

@@ -33,7 +33,10 @@ Points = tuple[DistancePoints, DistancePoints]
 def clipped_density_coverage(*, human: Floats, model: Floats, k: int = 5) -> Values:
     """Compute clipped density and clipped coverage (Salvy, Talbot and Thirion 2026).
 
-    Of embeddings of shape (n_human, d), n_human > k + 1, and (n_model, d), n_model > k.
+    Args:
+        human: Embeddings of human texts, shape (n_human, d), n_human > k + 1, finite.
+        model: Embeddings of model texts, shape (n_model, d), n_model > k.
+        k: The neighbor whose distance is the radius of a ball, at least 1.
 
     Returns:
         `clipped_density`, the share of model texts that are where human texts are, and `clipped_coverage`, the share of
@@ -41,6 +44,7 @@ def clipped_density_coverage(*, human: Floats, model: Floats, k: int = 5) -> Val
 
     Raises:
         UndefinedMetric: If a side has too few texts, or no human text is near another one.
+        ValueError: If the sides differ in dimension, or a number is not finite.
     """
     human, model = check_sides(human=human, model=model, least=k + 1)
     return _compute(*center_points(human, model), k)[0]

@@ -25,9 +25,17 @@ _GZIP = 16 + zlib.MAX_WBITS  # zlib's way to ask for a gzip frame
 
 @check_arguments
 def compression_ratio(texts: Iterable[str], *, level: int = 9) -> float:
-    """Bytes of the texts, joined by line feeds, over bytes of the compressed texts (Shaib et al. 2024, section 3).
+    """Compute bytes of the texts over bytes of the compressed texts (Shaib et al. 2024, section 3).
 
-    If all texts are empty it raises `UndefinedMetric`.
+    Args:
+        texts: The texts, which are joined by line feeds and encoded in UTF-8.
+        level: Effort of DEFLATE, 1 (fast) to 9 (small).
+
+    Returns:
+        The ratio, above 0, dimensionless; higher means more redundant.
+
+    Raises:
+        UndefinedMetric: If all texts are empty.
     """
     packer = zlib.compressobj(level, zlib.DEFLATED, _GZIP)
     before = after = content = 0
@@ -75,9 +83,8 @@ class CompressionRatio(Metric):
     def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: list[str]) -> ReplicatesByName:
         """Draw blocks of prompts: a block's bytes, and how many it adds after the blocks before it.
 
-        The compressor looks back 32 kB and no further, so that the bytes that blocks add are all but
-        independent. The last
-        blocks stand before the first one: without a past, it would add more bytes than the others.
+        The compressor looks back 32 kB and no further, so that the bytes that blocks add are all but independent. The
+        last blocks stand before the first one: without a past, it would add more bytes than the others.
         """
         texts, ids = prepared, features.model.ids
         names, prompt = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)

@@ -41,10 +41,18 @@ class Distances:
 
 
 def auth_pct(*, human: Floats, model: Floats) -> float:
-    """Compute the percentage, 0 to 100, of model texts that copy no human text (Alaa et al. 2022).
+    """Compute the percentage of model texts that copy no human text (Alaa et al. 2022).
 
-    Of embeddings of shape (n_human, d), the training texts, and (n_model, d); with fewer than two human texts it raises
-    `UndefinedMetric`.
+    Args:
+        human: Embeddings of the training texts, shape (n_human, d), n_human >= 2, finite.
+        model: Embeddings of model texts, shape (n_model, d), n_model >= 1.
+
+    Returns:
+        A percentage, 0 to 100; near that of other human texts is best.
+
+    Raises:
+        UndefinedMetric: If a side has too few texts.
+        ValueError: If the sides differ in dimension, or a number is not finite.
     """
     human, model = check_sides(human=human, model=model, least=1)
     if len(human) < 2:
@@ -56,11 +64,20 @@ def auth_pct(*, human: Floats, model: Floats) -> float:
 def copying_z(*, train: Floats, test: Floats, model: Floats, cells: int = 3, seed: int = 0) -> float:
     """Compute C_T: whether model texts are nearer to the training texts than test texts are (Meehan et al. 2020).
 
-    Of embeddings of shape (n, d), with options of `Copying`.
+    Args:
+        train: Embeddings of training texts, shape (n_train, d), finite.
+        test: Embeddings of other texts of the same kind, shape (n_test, d).
+        model: Embeddings of model texts, shape (n_model, d).
+        cells: Number of k-means cells of the training texts, at least 1.
+        seed: Seed of k-means.
 
     Returns:
-        A weighted mean of z-scores; far below 0: copies. Between equal sets its standard deviation is about
-        1 / sqrt(cells), not 1. If no cell has five model and five test texts it raises `UndefinedMetric`.
+        A weighted mean of z-scores, unbounded; far below 0 means copies. Between equal sets its standard deviation is
+        about 1 / sqrt(cells), not 1.
+
+    Raises:
+        UndefinedMetric: If no cell has five model and five test texts.
+        ValueError: If the sets differ in dimension, or a number is not finite.
     """
     train, test = check_sides(human=train, model=test, least=1)
     train, model = check_sides(human=train, model=model, least=1)

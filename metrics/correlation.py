@@ -27,7 +27,19 @@ _BLOCK = 1_000_000  # numbers in one block of orders
 
 @check_arguments
 def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman") -> float:
-    """Spearman's rho (of mid-ranks) or Kendall's tau-b of finite values of systems; NaN where a side is constant."""
+    """Compute Spearman's rho or Kendall's tau-b over systems.
+
+    Args:
+        x: One value per system, shape (n,), n >= 2, finite.
+        y: The same systems' other values, shape (n,).
+        method: `spearman` (Pearson's correlation of mid-ranks) or `kendall` (tau-b).
+
+    Returns:
+        The correlation, in [−1, 1]; NaN where one side is constant.
+
+    Raises:
+        ValueError: If a side has fewer than two values or one that is not finite, or the sides differ in length.
+    """
     scores = []
     for name, values in (("x", x), ("y", y)):
         rows = np.asarray(values, dtype=np.float64)
@@ -44,15 +56,26 @@ def correlate(
     x: ArrayLike, y: ArrayLike, *, method: Method = "spearman", permutations: int = 100_000, draws: int = 2000,
     level: float = 0.95, seed: int = 0,
 ) -> Values:  # fmt: skip
-    """Rank correlation of two values of each system, with a permutation p-value and a bootstrap interval.
+    """Compute the rank correlation of two values of each system, its permutation p-value and a bootstrap interval.
 
-    Systems where either value is NaN are left out. Up to 9 systems all orders are used, else `permutations` random
-    ones.
-    `draws` resamples of systems make the interval; those in which a side is constant are passed over.
+    Systems where either value is NaN (a metric that is undefined there) are left out.
+
+    Args:
+        x: One value per system, shape (n,).
+        y: The same systems' other values, shape (n,).
+        method: `spearman` or `kendall`.
+        permutations: Number of random orders where there are more than 9 systems; up to 9, all orders are used.
+        draws: Number of bootstrap resamples of systems; those in which a side is constant have no correlation and are
+            passed over. 0 gives no interval.
+        level: Coverage of the interval, in (0, 1).
+        seed: Seed of the random orders and resamples.
 
     Returns:
         `value` in [−1, 1], NaN where one side is constant or fewer than 3 systems have both values; the two-sided
         `p_value` and whether it is `exact`, over all orders; the interval from `low` to `high`; `n`, systems with both.
+
+    Raises:
+        ValueError: If the sides differ in shape.
     """
     left, right = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if left.shape != right.shape or left.ndim != 1:
@@ -122,9 +145,14 @@ def _compute_permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int)
 
 @check_arguments
 def correlation_matrix(metrics: Mapping[str, Sequence[float]], *, method: Method = "spearman") -> F64:
-    """Correlate every metric with every other over the systems where both have a value, shape (metrics, metrics).
+    """Correlate every metric with every other over their common systems (Le Bronnec et al. 2024, Fig. 7).
 
-    NaN with fewer than 3 of them or a constant side (Le Bronnec et al. 2024, Fig. 7).
+    Args:
+        metrics: Name of a metric to its value of each system, in one order of systems; NaN where it has none.
+        method: `spearman` or `kendall`.
+
+    Returns:
+        Correlations in [−1, 1], shape (metrics, metrics); NaN with fewer than 3 common systems or a constant side.
     """
     columns = [np.asarray(values, dtype=np.float64) for values in metrics.values()]
     out = np.full((len(columns), len(columns)), np.nan)

@@ -32,15 +32,22 @@ def discriminator_accuracy(
 ) -> Values:  # fmt: skip
     """Compute the held-out accuracy (Pillutla et al. 2021, appendix C).
 
-    Of embeddings of shape (n_human, d) and (n_model, d). `human_groups` and `model_groups` are the prompt of each
-    row, both
-    or neither; without them row i of both sides is of prompt i.
+    Args:
+        human: Embeddings of human texts, shape (n_human, d), finite.
+        model: Embeddings of model texts, shape (n_model, d).
+        test_share: Share of the prompts that is held out, in (0, 1).
+        folds: Folds of the cross-validation in the train part, at least 2.
+        seed: Seed of the split.
+        human_groups: The prompt of each human row, shape (n_human,); without it row i of both sides is of prompt i.
+        model_groups: The prompt of each model row, shape (n_model,); give both or neither.
 
     Returns:
-        `accuracy`, balanced, in [0, 1]; `inverse_penalty`, the chosen C; `n_test`, held-out texts of both sides.
+        `accuracy`, balanced over the sides, in [0, 1]; `inverse_penalty`, the chosen C; `n_test`, held-out texts of
+        both sides.
 
     Raises:
         UndefinedMetric: If a side has fewer than 2 · folds texts, or too few prompts for train and test.
+        ValueError: If the sides differ in dimension, or a number is not finite.
     """
     held_out = _classify(human, model, test_share, folds, seed, (human_groups, model_groups))
     return Values(accuracy=held_out.accuracy, inverse_penalty=held_out.penalty, n_test=held_out.count)

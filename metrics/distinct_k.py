@@ -46,13 +46,36 @@ PATIENCE = 0.8  # of `utility_k`: the probability of reading on after an answer 
 
 
 def distinct_k(classes: Sequence[Hashable], ids: Sequence[str]) -> float:
-    """Compute the mean number of classes of a prompt, of the class and prompt of each text (Zhang et al. 2025)."""
+    """Compute the mean number of classes of a prompt (Zhang et al. 2025).
+
+    Args:
+        classes: The class of each text (the text itself for `exact`), shape (n,); those of two prompts never meet.
+        ids: The prompt of each text, shape (n,).
+
+    Returns:
+        The mean over prompts with at least two texts, at least 1; higher is more diverse.
+
+    Raises:
+        UndefinedMetric: If no prompt has two texts.
+    """
     prompts = families.prompts_of(ids)
     return float(_count_first(_number(classes)[prompts.rows], prompts).mean())
 
 
 def distinct_k_by_threshold(embeddings: Floats, ids: Sequence[str], *, threshold: float = 0.8) -> float:
-    """Compute `distinct_k` of embeddings, shape (n, d), no row all zero, joined by cosines of at least `threshold`."""
+    """Compute the mean number of classes of a prompt, joined by cosines of at least `threshold`.
+
+    Args:
+        embeddings: Embeddings of the texts, shape (n, d), finite, no row all zero.
+        ids: The prompt of each row, shape (n,).
+        threshold: Cosine from which on two texts are of one class, in [-1, 1].
+
+    Returns:
+        As `distinct_k`.
+
+    Raises:
+        UndefinedMetric: If no prompt has two texts, or a row is all zero.
+    """
     prompts = families.prompts_of(ids)
     return float(_count_first(_join(embeddings, prompts, threshold), prompts).mean())
 
@@ -60,11 +83,16 @@ def distinct_k_by_threshold(embeddings: Floats, ids: Sequence[str], *, threshold
 def utility_k(utilities: Sequence[float], classes: Sequence[Hashable], *, patience: float = PATIENCE) -> float:
     """Compute the utility of the answers to one prompt in their order (Zhang et al. 2025).
 
-    Of the utility (0 if it is not valid) and the class of each answer, two or more; `patience` is p, the probability of
-    going on to the next answer, in (0, 1).
+    Args:
+        utilities: Utility of each answer, shape (k,), k >= 2; 0 if it is not valid.
+        classes: The class of each answer, shape (k,).
+        patience: p, the probability of going on to the next answer, in (0, 1).
 
     Returns:
         The weighted mean of the utilities of the first answers of their classes, in the unit of the utilities.
+
+    Raises:
+        UndefinedMetric: If there are fewer than two answers.
     """
     prompts = families.prompts_of(["prompt"] * len(classes))
     is_first = _find_first(_number(classes), prompts)

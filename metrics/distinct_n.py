@@ -36,10 +36,18 @@ Variant = Literal["corpus", "li", "hapax", "per_doc", "simctg", "ngd"]
 def distinct_n(
     sequences: Sequences, *, orders: Sequence[int] = (1, 2, 3, 4, 5, 6), variant: Variant = "corpus"
 ) -> dict[int, float]:
-    """Compute the share of different n-grams for each order (Li et al. 2016; variants in the module's text).
+    """Compute the share of different n-grams for each order (Li et al. 2016; the module describes the variants).
+
+    Args:
+        sequences: Texts as lists of token ids, or as strings that are split at white space.
+        orders: The n-gram lengths n, each at least 1.
+        variant: Which of the statistics that bear this name is computed.
 
     Returns:
-        Order → fraction in [0, 1]; NaN for an order that is longer than every text, `UndefinedMetric` if all are.
+        Order → share in [0, 1], dimensionless; NaN for an order that is longer than every text.
+
+    Raises:
+        UndefinedMetric: If all orders are longer than every text.
     """
     index = _reshape(index_of(sequences), variant)
     values = {order: _compute_share(index, order, variant) for order in orders}

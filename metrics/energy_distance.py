@@ -18,7 +18,19 @@ from openended.metrics.families import FeatureSpaceMetric, PermutationMetric, ma
 
 
 def energy_distance(*, human: Floats, model: Floats) -> float:
-    """Compute the energy distance of two sets of vectors, shape (n, d), n >= 1, from 0 up (Székely and Rizzo 2013)."""
+    """Compute the energy distance of two sets of vectors (Székely and Rizzo 2013).
+
+    Args:
+        human: Vectors of human texts, shape (n_human, d), n_human >= 1, finite.
+        model: Vectors of model texts, shape (n_model, d), n_model >= 1.
+
+    Returns:
+        The distance, from 0 up, in the unit of the vectors; 0 only for equal sets.
+
+    Raises:
+        UndefinedMetric: If a side is empty.
+        ValueError: If the sides differ in dimension, or a number is not finite.
+    """
     human, model = check_sides(human=human, model=model, least=1)
     return float(_compute_energies(_compute_distances(human, model), *mark_sides(len(human), len(model)))[0])
 

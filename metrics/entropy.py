@@ -31,12 +31,19 @@ Average = Literal["corpus", "texts"]
 def ngram_entropy(
     sequences: Sequences, *, orders: Sequence[int] = (1,), average: Average = "corpus"
 ) -> dict[int, float]:
-    """Entropy of n-grams for each order (Zhang et al. 2018; mean over texts: Dieleman et al. 2022).
+    """Compute the entropy of n-grams for each order (Zhang et al. 2018; mean over texts: Dieleman et al. 2022).
 
-    By `average`, `corpus`: of all n-grams of all texts; `texts`: of each text, then the mean over texts that have any.
+    Args:
+        sequences: Texts as lists of token ids, or as strings that are split at white space.
+        orders: The n-gram lengths n, each at least 1.
+        average: `corpus`: the entropy of all n-grams of all texts; `texts`: that of each text, then the mean over texts
+            that have any.
 
     Returns:
-        Order → nats, from 0 up; NaN for an order that is longer than every text, `UndefinedMetric` if all are.
+        Order → nats, from 0 up; NaN for an order that is longer than every text.
+
+    Raises:
+        UndefinedMetric: If all orders are longer than every text.
     """
     index = index_of(sequences)
     if average == "corpus":

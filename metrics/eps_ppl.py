@@ -18,9 +18,19 @@ from openended.metrics.families import PositionValues, TeacherForced, probabilit
 
 
 def eps_ppl(gold_prob: ArrayLike, *, vocab_size: int, eps: float) -> float:
-    """Perplexity with a floor from Q of the true tokens, shape (n,), from about 1 up (Martins et al. 2020).
+    """Compute the perplexity of Q with a floor under its zeros (Martins et al. 2020).
 
-    `vocab_size` is the size of the logits. If `eps` is 0 and Q is zero on a true token, it raises `UndefinedMetric`.
+    Args:
+        gold_prob: Q of the true tokens, shape (n,), in [0, 1].
+        vocab_size: V, the size of the logits, at least 1.
+        eps: The floor, finite and at least 0.
+
+    Returns:
+        The perplexity in tokens, from about 1 up; lower is better.
+
+    Raises:
+        UndefinedMetric: If there is no token, or `eps` is 0 and Q is zero on a true token.
+        ValueError: If an argument is outside its range.
     """
     with np.errstate(over="ignore"):
         return float(np.exp(_compute_nll(gold_prob, vocab_size, eps).mean()))

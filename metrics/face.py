@@ -29,10 +29,20 @@ Prepared = tuple[SideSpectra, SideSpectra]
 
 
 def face(*, human_nll: Losses, model_nll: Losses, standardize: bool = False) -> Values:
-    """Compare the mean spectra of token losses: -log p of each scored token, one row per text (Yang et al. 2023).
+    """Compare the mean spectra of token losses (Yang et al. 2023).
+
+    Args:
+        human_nll: -log p of each scored token, nats, one row per human text; rows of fewer than two are left out.
+        model_nll: The same of model texts.
+        standardize: Whether each text is shifted and scaled to mean 0 and standard deviation 1 first.
 
     Returns:
-        `so`, `pearson`, `spearman`, `emd`, `kl` and `js`; if no text of a side has two tokens, `UndefinedMetric`.
+        `so` in [0, 1], `pearson` and `spearman` in [-1, 1], NaN for a constant spectrum; `emd` in [0, 0.5] cycles per
+        token; `kl` from 0 up and `js` in [0, log 2], nats.
+
+    Raises:
+        UndefinedMetric: If no text of a side has two tokens.
+        ValueError: If a loss is not finite.
     """
     sides = [_compute_spectra(rows, standardize=standardize)[0] for rows in (human_nll, model_nll)]
     return _compare(*(_average_spectra(spectra) for spectra in sides))

@@ -35,10 +35,20 @@ _MOST_WORK = 1e9
 def frechet_distance(
     *, human: Floats, model: Floats, shrinkage: Shrinkage = "none", pca_share: float | None = None
 ) -> float:
-    """Compute the Fréchet distance, at least 0 (Heusel et al. 2017, section 3).
+    """Compute the Fréchet distance (Heusel et al. 2017, section 3).
 
-    Of embeddings of shape (n_human, d) and (n_model, d), with options of `Frechet`; with fewer than two texts on a side
-    it raises `UndefinedMetric`.
+    Args:
+        human: Embeddings of human texts, shape (n_human, d), n_human >= 2, finite.
+        model: Embeddings of model texts, shape (n_model, d), n_model >= 2.
+        shrinkage: `ledoit_wolf` draws each covariance towards a multiple of the identity.
+        pca_share: Share of the variance that joint PCA keeps first, in (0, 1]; `None`: no PCA.
+
+    Returns:
+        The distance, at least 0, in squared units of the features; lower is better.
+
+    Raises:
+        UndefinedMetric: If a side has fewer than two texts.
+        ValueError: If the sides differ in dimension, or a number is not finite or too large to be multiplied.
     """
     human, model = _prepare_sides(human, model, pca_share)
     return _compute_distance(human, model, shrinkage)
@@ -56,12 +66,22 @@ def frechet_infinity(
     model's side only); the shares go up to 1 in even steps from a tenth (as in the paper), or from 2 d texts where that
     is more, but from a half at most: the law does not hold below d texts.
 
-    Of embeddings of shape (n, d), 20 or more per side (else it raises `UndefinedMetric`), for `sizes` shares, with
-    options of `Frechet`. Each of the `draws` of subsets has a line of its own; PCA is fitted once, on all texts.
+    Args:
+        human: Embeddings of human texts, shape (n_human, d), n_human >= 20, finite.
+        model: Embeddings of model texts, shape (n_model, d), n_model >= 20.
+        sizes: Number of shares, at least 2.
+        draws: Number of subsets per size, at least 1; each draw has a line of its own.
+        shrinkage: As in `frechet_distance`.
+        pca_share: As in `frechet_distance`; PCA is fitted once, on all texts.
+        seed: Seed of the subsets.
 
     Returns:
         `frechet_infinity`, the mean over the lines of their values at 1 / n = 0 (`at_zero`), which may be a little
         below 0 where the sides are alike; `spread`, their standard deviation, over subsets of one set of texts.
+
+    Raises:
+        UndefinedMetric: If a side has fewer than 20 texts.
+        ValueError: As `frechet_distance`, or if `sizes` or `draws` is too small.
     """
     if sizes < 2:
         raise ValueError(f"sizes: expected at least 2, got {sizes}")

@@ -30,11 +30,20 @@ Losses = Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]]
 
 @check_arguments
 def gen_ppl(token_nll: Losses, *, average: Average = "micro", compat: Compat = "none") -> float:
-    """Perplexity of texts from -log p of their tokens, nats, one row per text (Holtzman et al. 2020, section 5.1).
+    """Compute the perplexity of texts from the losses of their tokens (Holtzman et al. 2020, section 5.1).
+
+    Args:
+        token_nll: -log p of each scored token, nats, one row per text.
+        average: `micro`: all tokens weigh the same; `macro`: mean of the perplexities of texts; `geometric`: their
+            geometric mean.
+        compat: `mauve_experiments` counts one unscored token more in each text.
 
     Returns:
-        The perplexity, from 1 up; infinite if a token has probability zero. If no token is scored it raises
-        `UndefinedMetric`.
+        The perplexity in tokens, from 1 up; infinite if a token has probability zero.
+
+    Raises:
+        UndefinedMetric: If no token is scored.
+        ValueError: If a loss is NaN.
     """
     return _average_nll(*_sum_nll(token_nll, compat), average)
 
@@ -51,10 +60,16 @@ def _average_nll(total: F64, count: F64, average: Average) -> float:
 
 @check_arguments
 def end_token_mask(token_ids: ArrayLike, *, eos_ids: ArrayLike, end_tokens: EndTokens) -> NDArray[np.bool_]:
-    """Return which tokens of a text count, by the end tokens in it, shape (length,).
+    """Return which tokens of a text count, by the end tokens in it.
 
-    `keep`: all; `first`: all but the end tokens after the first one; `drop`, `remove`: all but end tokens; `cut`: those
-    before the first end token.
+    Args:
+        token_ids: Ids of one text, shape (length,).
+        eos_ids: Ids that end a text, one or several.
+        end_tokens: `keep`: all tokens count; `first`: all but the end tokens after the first one; `drop` and `remove`:
+            all but end tokens; `cut`: those before the first end token.
+
+    Returns:
+        True where a token counts, shape (length,).
     """
     is_end = np.isin(token_ids, np.atleast_1d(eos_ids))
     seen = np.cumsum(is_end)

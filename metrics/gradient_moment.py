@@ -21,7 +21,16 @@ from openended.metrics.families import PermutationMetric, mark_sides
 def gradient_moment(*, human: Floats, model: Floats) -> float:
     """Compute the unbiased squared distance of two mean gradients (Hoogeboom et al. 2026, eq. 13, without its bias).
 
-    Of gradients (or sketches), shape (n, d); with fewer than two on a side it raises `UndefinedMetric`.
+    Args:
+        human: Gradients of the losses of human texts, or their sketches, shape (n_human, d), n_human >= 2, finite.
+        model: The same of model texts, shape (n_model, d), n_model >= 2.
+
+    Returns:
+        The estimate in squared units of the gradients; below 0 as often as above for texts of one source.
+
+    Raises:
+        UndefinedMetric: If a side has fewer than two texts.
+        ValueError: If the sides differ in dimension, or a number is not finite.
     """
     human, model = check_sides(human=human, model=model)
     rows = np.concatenate([human, model]).astype(np.float64)

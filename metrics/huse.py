@@ -143,18 +143,27 @@ def huse(
     ties: Ties = "include", vote_tie: VoteTie = "human", log_prob_floor: float | None = -1000.0,
     copies: ArrayLike | None = None,
 ) -> Values:  # fmt: skip
-    """Human Unified with Statistical Evaluation.
+    """Compute HUSE, HUSE-Q and HUSE-D (Hashimoto, Zhang and Liang 2019, section 3).
 
-    Of mean ratings (`judgments`) on any scale, total natural-log probabilities (−inf is allowed), positive lengths in
-    words or tokens, and marks of model text, all of shape (n,), with options of `Huse`. `copies`, of the same shape,
-    say how often each row occurs in a bootstrap draw; a row never votes for its own copies.
+    Args:
+        judgments: Mean rating of each text on any scale, shape (n,), finite.
+        log_probs: Total natural-log probability of each text under the model, shape (n,); −inf is allowed.
+        lengths: Number of words (or tokens) of each text, positive, shape (n,).
+        is_model: True for model text, shape (n,); both kinds must be there.
+        k: Neighbors before ties are added, 1 <= k < n.
+        ties: `include`: all points tied with the k-th vote; `exclude`: exactly k votes, shared at the cut.
+        vote_tie: Who wins a vote tie; `half` counts half an error.
+        log_prob_floor: Nats that replace −inf; `None`: −inf leaves HUSE undefined.
+        copies: How often each row occurs in a bootstrap draw, shape (n,); a row never votes for its own copies.
 
     Returns:
         `huse` and `huse_q` in [0, 2], `huse_d` in [−1, 3]; `errors` of the discriminator on both features and
         `errors_q` of that on ratings alone, shape (n,).
 
     Raises:
-        UndefinedMetric: If k >= n, or all ratings or all normalized log-probabilities are equal.
+        UndefinedMetric: If k >= n, if all ratings or all normalized log-probabilities are equal, or by
+            `log_prob_floor`.
+        ValueError: If the columns differ in shape or hold other numbers, or one side has no text.
     """
     arguments = {"judgments": judgments, "log_probs": log_probs, "lengths": lengths}
     columns = {name: np.asarray(column, dtype=np.float64) for name, column in arguments.items()}

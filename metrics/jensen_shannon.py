@@ -21,7 +21,19 @@ Base = Literal["e", "2"]
 
 @check_arguments
 def jensen_shannon(gold_prob: ArrayLike, *, base: Base = "e") -> float:
-    """Mean divergence of Q of the true tokens, shape (n,), in [0, log 2] nats or [0, 1] bits (Martins et al. 2020)."""
+    """Compute the mean divergence of Q from the one-hot of the true token (Martins et al. 2020).
+
+    Args:
+        gold_prob: Q of the true tokens, shape (n,), in [0, 1].
+        base: Base of the logarithm: `e` gives nats, `2` bits.
+
+    Returns:
+        The divergence, in [0, log 2] nats or [0, 1] bits; lower is better.
+
+    Raises:
+        UndefinedMetric: If there is no token.
+        ValueError: If a number is no probability.
+    """
     return float(_compute_by_token(gold_prob, base).mean())
 
 

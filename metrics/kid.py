@@ -28,12 +28,20 @@ def kid(
 ) -> Values:  # fmt: skip
     """Compute the kernel distance (Bińkowski et al. 2018, section 4; error: Gretton et al. 2012, Lemma 6).
 
-    Of embeddings of shape (n_human, d) and (n_model, d), with options of `Kid`. Rows of one prompt (`human_groups`,
-    `model_groups`: the prompt of each row) count once in the error.
+    Args:
+        human: Embeddings of human texts, shape (n_human, d), n_human >= 2, finite.
+        model: Embeddings of model texts, shape (n_model, d), n_model >= 2.
+        degree: Degree of the polynomial kernel, at least 1.
+        human_groups: The prompt of each human row, shape (n_human,); rows of one prompt count once in the error.
+        model_groups: The prompt of each model row, shape (n_model,).
 
     Returns:
-        `kid`, the unbiased squared MMD, and `std_error`, its asymptotic standard error; with fewer than two texts on a
-        side it raises `UndefinedMetric`.
+        `kid`, the unbiased squared MMD, which can be below 0, and `std_error`, its asymptotic standard error; both
+        dimensionless.
+
+    Raises:
+        UndefinedMetric: If a side has fewer than two texts.
+        ValueError: If the sides differ in dimension, or a number or the kernel is not finite.
     """
     return _estimate(*check_sides(human=human, model=model), degree, (human_groups, model_groups))[0]
 

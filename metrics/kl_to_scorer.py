@@ -27,12 +27,16 @@ def kl_per_token(
 ) -> float:
     """Estimate the divergence of the law of texts from the scorer, per scored token (Pynadath, Shi and Zhang 2026).
 
-    From -log p of each token under the scorer, nats, one row per text, and the log-probability of each text under the
-    distribution that it was drawn from, nats, shape (n,).
+    Args:
+        token_nll: -log p of each token under the scorer, nats, one row per text.
+        log_prob: Log-probability of each text under the distribution that it was drawn from, nats, shape (n,).
 
     Returns:
-        Nats per token; it can be a little below 0. If a text has no log-probability, or no token is scored, it raises
-        `UndefinedMetric`.
+        Nats per token. It estimates a number that is not negative, so it can be a little below 0.
+
+    Raises:
+        UndefinedMetric: If a text has no log-probability (NaN), or no token is scored.
+        ValueError: If there is not one log-probability per text.
     """
     rows = token_nll if isinstance(token_nll, Ragged) else Ragged.from_rows(token_nll, np.float64)
     total = _compute_divergences(rows, np.asarray(log_prob, dtype=np.float64))

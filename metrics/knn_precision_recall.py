@@ -29,14 +29,23 @@ def knn_precision_recall(
     *, human: Floats, model: Floats, k: int = 4, explained_variance: float | None = 0.9, seed: int = 25,
     rows: RowScale = "with_pca", closed: bool = True,
 ) -> Values:  # fmt: skip
-    """Compute precision, recall, density and coverage.
+    """Compute precision, recall, density and coverage (Kynkäänniemi et al. 2019; Naeem et al. 2020).
 
-    Of embeddings of shape (n_human, d) and (n_model, d), with options of `KnnPrecisionRecall`. Nothing here is random:
-    `seed` is part of the signature of every two-sample function.
+    Args:
+        human: Embeddings of human texts, shape (n_human, d), n_human > k, finite.
+        model: Embeddings of model texts, shape (n_model, d), n_model > k.
+        k: The neighbor whose distance is the radius of a ball, at least 1.
+        explained_variance: Share of the variance that joint PCA keeps, in (0, 1]; `None`: no PCA.
+        seed: Not used, because nothing here is random; every two-sample function has it.
+        rows: `l2` scales rows to unit norm first, `none` takes them raw, `with_pca` is `l2` where PCA is on.
+        closed: Whether a point at exactly the radius is inside.
 
     Returns:
-        `precision`, `recall`, `density` (may exceed 1) and `coverage`, in [0, 1]; if a side has at most k texts it
-        raises `UndefinedMetric`.
+        `precision`, `recall` and `coverage`, in [0, 1]; `density`, from 0 up, about 1 for equal distributions.
+
+    Raises:
+        UndefinedMetric: If a side has at most k texts.
+        ValueError: If the sides differ in dimension, or a number is not finite.
     """
     del seed
     points = _project(human=human, model=model, k=k, explained_variance=explained_variance, rows=rows)

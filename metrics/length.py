@@ -21,7 +21,17 @@ from openended.metrics.families import CountMetric
 
 
 def length_statistics(sequences: object) -> dict[str, float]:
-    """Mean `length` (Su et al. 2022), `length_sd` (divisor n) and `length_median` of texts, in tokens."""
+    """Compute the mean (Su et al. 2022), standard deviation and median of the number of tokens.
+
+    Args:
+        sequences: Texts as lists of token ids, or as strings that are split at white space.
+
+    Returns:
+        `length`, `length_sd` (divisor n) and `length_median`, in tokens.
+
+    Raises:
+        UndefinedMetric: If there are no texts.
+    """
     lengths = pack_rows(sequences).lengths  # type: ignore[arg-type]
     if not len(lengths):
         raise UndefinedMetric("there are no texts")

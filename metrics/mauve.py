@@ -47,18 +47,33 @@ def mauve(
     restarts: int = 5, max_iter: int = 500, seed: int = 25, smoothing: Smoothing = "none",
     unit_norm: UnitNorm = "before_pca", training: Training = "fast", pca_max_data: int | None = None,
 ) -> Values:  # fmt: skip
-    """Compute MAUVE of one clustering.
+    """Compute MAUVE of one clustering (Pillutla et al. 2021, equations 1 to 4).
 
-    Of embeddings of shape (n_human, d) and (n_model, d), whose order feeds the seeding of k-means, with options of
-    `Mauve`.
+    Args:
+        human: Embeddings of human texts, shape (n_human, d), finite; the order of rows feeds the seeding of k-means.
+        model: Embeddings of model texts, shape (n_model, d).
+        quantizer: How embeddings become cells.
+        num_buckets: Number of cells; `auto` is a tenth of the smaller side, at least 2 and at most 500.
+        explained_variance: Share of the variance that PCA keeps, in (0, 1].
+        scaling_factor: c, positive.
+        curve: How the mixture weights are spaced.
+        curve_points: Number of mixture weights, at least 1.
+        restarts: Number of k-means starts, of which the best is kept.
+        max_iter: Greatest number of iterations of each start.
+        seed: Seed of k-means, with the meaning that it has in mauve-text.
+        smoothing: What is added to the counts of cells.
+        unit_norm: Whether rows are scaled to unit L2 norm before or after PCA.
+        training: How `drmm` and `lattice` are trained: `fast`, or `published` as Pillutla et al. 2021 describe it.
+        pca_max_data: Number of random rows that PCA is fitted on; `None`: all.
 
     Returns:
         `mauve`, `frontier_integral`, `js` (nats) and `mid_point` (exp(-2 c js)), in [0, 1] but for `js` up to ln 2;
         `mauve_star` and `frontier_integral_star` with `kt` smoothing; `divergence_curve`, shape (curve_points + 2, 2);
-        `human_hist` and `model_hist`, not smoothed, shape (`num_buckets`,) (Pillutla et al. 2021, equations 1 to 4).
+        `human_hist` and `model_hist`, not smoothed, shape (`num_buckets`,).
 
     Raises:
         UndefinedMetric: If a side has fewer than two texts or there are fewer texts than cells.
+        ValueError: If the sides differ in dimension, or a number is not finite.
     """
     human, model = check_sides(human=human, model=model)
     cluster, buckets = quantizers.fit_quantizer(

@@ -41,8 +41,18 @@ def mauve_ratio(
 ) -> Values:  # fmt: skip
     """Compute MAUVE from one estimate of density ratios (Pillutla et al. 2023).
 
-    Of embeddings of shape (n_human, d) and (n_model, d), with options of `MauveRatio`. `groups` are the prompt of each
-    human and of each model row: a text is judged by those of other prompts.
+    Args:
+        human: Embeddings of human texts, shape (n_human, d), finite.
+        model: Embeddings of model texts, shape (n_model, d).
+        estimator: How log p / q is estimated at each text.
+        explained_variance: Share of the variance that PCA keeps for `knn` and `gaussian`, in (0, 1].
+        scaling_factor: c, positive.
+        curve: How the mixture weights are spaced.
+        curve_points: Number of mixture weights, at least 1.
+        neighbors: Number of neighbors of `knn`, at least 1.
+        own_point: Whether `knn` counts a text among its own neighbors.
+        seed: Seed of the folds of `classifier` and `gaussian`.
+        groups: The prompt of each human and of each model row: a text is judged by those of other prompts.
 
     Returns:
         `mauve`, `frontier_integral`, `js` and `mid_point` as of `mauve`; `divergence_curve`, shape (curve_points + 2,
@@ -50,6 +60,7 @@ def mauve_ratio(
 
     Raises:
         UndefinedMetric: If a side has fewer than two texts, or the estimator needs more.
+        ValueError: If the sides differ in dimension, or a number is not finite.
     """
     human, model = check_sides(human=human, model=model)
     settings = RatioSettings(neighbors, own_point, explained_variance, seed, groups)
@@ -61,7 +72,17 @@ def mauve_ratio(
 def score_ratios(
     ratios: "Ratios", *, scaling_factor: float = 5.0, curve: Curve = "uniform", curve_points: int = 25
 ) -> Values:
-    """Compute MAUVE from estimates of log p / q at each human and at each model text."""
+    """Compute MAUVE from estimates of density ratios.
+
+    Args:
+        ratios: Estimates of log p / q in nats at each human and at each model text, shapes (n_human,) and (n_model,).
+        scaling_factor: c, positive.
+        curve: How the mixture weights are spaced.
+        curve_points: Number of mixture weights, at least 1.
+
+    Returns:
+        As `mauve_ratio`.
+    """
     weights = mauve_scores.mixture_weights(curve_points, curve)
     values, points, clipped = _score(ratios, _weigh_all(ratios), weights, scaling_factor)
     scores = {name: float(draws[0]) for name, draws in values.items()}

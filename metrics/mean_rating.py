@@ -24,7 +24,17 @@ RATINGS = Need("judgments", by="file")
 
 
 def mean_ratings(ratings: ArrayLike) -> F64:
-    """Return the mean over the raters of each text, from (texts, raters), NaN where a rater did not rate."""
+    """Return the mean over the raters of each text.
+
+    Args:
+        ratings: Ratings, shape (texts, raters), NaN where a rater did not rate; each text has a rating.
+
+    Returns:
+        Means on the scale of the ratings, shape (texts,).
+
+    Raises:
+        ValueError: If the shape differs, or a text has no rating.
+    """
     table = np.asarray(ratings, dtype=np.float64)
     if table.ndim != 2 or np.isnan(table).all(axis=1).any():
         raise ValueError(f"ratings: expected texts × raters with a rating of each text, got shape {table.shape}")

@@ -21,9 +21,18 @@ def ngram_diversity(
     sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str], *,
     orders: Sequence[int] = (1, 2, 3, 4),
 ) -> float:  # fmt: skip
-    """Compute the n-gram diversity of the texts of one prompt, above 0 and at most the number of orders.
+    """Compute the n-gram diversity of the texts of one prompt (Shaib et al. 2024).
 
-    If the texts of a prompt are all empty it raises `UndefinedMetric`.
+    Args:
+        sequences: Texts as lists of token ids, or as strings that are split at white space.
+        ids: The prompt of each text, shape (n,).
+        orders: The n-gram lengths n, each at least 1.
+
+    Returns:
+        The mean over prompts with at least two texts, above 0 and at most the number of orders; higher is more diverse.
+
+    Raises:
+        UndefinedMetric: If no prompt has two texts, or the texts of a prompt are all empty.
     """
     return float(_compute_by_prompt(pack_rows(sequences), prompts_of(ids), orders).mean())
 

@@ -31,8 +31,16 @@ def n_novelty(
 ) -> dict[int, float]:
     """Compute the share of n-grams that a corpus does not contain, for each order (Merrill et al. 2024).
 
+    Args:
+        sequences: Generated texts, as lists of token ids or strings, or as one string each.
+        corpus: Texts in the same form.
+        orders: The n-gram lengths n, each at least 1.
+
     Returns:
-        Order → share in [0, 1]; NaN for an order that is longer than every text, `UndefinedMetric` if all are.
+        Order → share in [0, 1], 0 if all are copied; NaN for an order that is longer than every text.
+
+    Raises:
+        UndefinedMetric: If all orders are longer than every text.
     """
     matches = _match_corpus(sequences, corpus)
     values = {order: _compute_share(matches, order) for order in orders}
@@ -40,7 +48,15 @@ def n_novelty(
 
 
 def longest_copied_spans(sequences: Sequence[object], corpus: Sequence[object]) -> I64:
-    """Return the length of the longest sequence of tokens of each text that a corpus contains, shape (texts,)."""
+    """Return the length of the longest sequence of tokens of each text that a corpus contains (Lu et al. 2025).
+
+    Args:
+        sequences: Generated texts, as lists of token ids or strings, or as one string each.
+        corpus: Texts in the same form.
+
+    Returns:
+        Lengths in tokens, shape (texts,); 0 where no token is in the corpus.
+    """
     return _find_longest(_match_corpus(sequences, corpus))
 
 

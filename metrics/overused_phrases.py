@@ -45,9 +45,19 @@ class PhraseCounts:
 def find_overused_phrases(
     human: Sequence[str], model: Sequence[str], *, order: int = 1, prior: float = 500.0
 ) -> list[tuple[str, float]]:
-    """List the phrases that the model uses three times or more with z-scores, the worst first (Monroe et al. 2008).
+    """List the phrases that the model uses three times or more with their z-scores (Monroe et al. 2008).
 
-    `order`: words of a phrase. If a side has no phrase it raises `UndefinedMetric`.
+    Args:
+        human: Human texts.
+        model: Model texts.
+        order: Number of words of a phrase, at least 1.
+        prior: Number of phrases that the prior counts for, positive.
+
+    Returns:
+        Pairs of a phrase and its z-score, the largest first; above 3 a phrase is overused.
+
+    Raises:
+        UndefinedMetric: If no text of a side has that many words.
     """
     counts = _count_phrases(human, model, order)
     z = _score(counts, prior)[0][0]

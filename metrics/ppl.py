@@ -17,9 +17,17 @@ from openended.metrics.families import PositionValues, TeacherForced, probabilit
 
 
 def ppl(gold_prob: ArrayLike) -> float:
-    """Perplexity from Q of the true tokens, shape (n,), from 1 up (Holtzman et al. 2020, section 5.1).
+    """Compute the perplexity of Q (Holtzman et al. 2020, section 5.1).
 
-    Without any, or if one is zero, it raises `UndefinedMetric`.
+    Args:
+        gold_prob: Q of the true tokens, shape (n,), in [0, 1].
+
+    Returns:
+        The perplexity in tokens, from 1 up; lower is better.
+
+    Raises:
+        UndefinedMetric: If there is no token, or Q is zero on one.
+        ValueError: If a number is no probability.
     """
     with np.errstate(over="ignore"):
         return float(np.exp(_compute_nll(gold_prob).mean()))

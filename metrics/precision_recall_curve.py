@@ -19,11 +19,19 @@ from openended.metrics.families import CellCounts, Clusterings, Quantized, Value
 
 @check_arguments
 def precision_recall_curve(*, human_hist: F64, model_hist: F64, num_angles: int = 1001) -> Values:
-    """Compute the curve from shares or counts of both sides over the same cells, shape (k,).
+    """Compute the precision-recall curve of two histograms over the same cells (Sajjadi et al. 2018, eq. 4 and 5).
+
+    Args:
+        human_hist: Shares or counts per cell, shape (k,), not negative, not all zero.
+        model_hist: The same for the model side.
+        num_angles: Number of points of the curve, at least 3.
 
     Returns:
-        `precision` (rises) and `recall` (falls) along the angles; `f8` and `f1_8`, the largest F-beta (Sajjadi et al.
-        2018, section 3, equations 4 and 5).
+        `precision` (rises) and `recall` (falls) along the angles, shape (num_angles,), in [0, 1]; `f8` and `f1_8`, the
+        largest F-beta on the curve.
+
+    Raises:
+        ValueError: If a histogram holds other numbers, or the two differ in length.
     """
     p, q = _normalize_histogram(human_hist, "human_hist"), _normalize_histogram(model_hist, "model_hist")
     if len(p) != len(q):

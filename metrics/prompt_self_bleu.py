@@ -20,7 +20,19 @@ from openended.metrics.self_bleu import bleu_by_text
 def prompt_self_bleu(
     sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str], *, order: int = 4
 ) -> float:
-    """Compute the mean BLEU of each text against the others of its prompt, in [0, 1] (Zhu et al. 2018)."""
+    """Compute the mean BLEU of each text against the others of its prompt (Zhu et al. 2018).
+
+    Args:
+        sequences: Texts as lists of token ids, or as strings that are split at white space.
+        ids: The prompt of each text, shape (n,).
+        order: The greatest length of an n-gram, at least 1.
+
+    Returns:
+        The mean over prompts with at least two texts, in [0, 1]; lower is more diverse.
+
+    Raises:
+        UndefinedMetric: If no prompt has two texts.
+    """
     return float(_compute_by_prompt(pack_rows(sequences), prompts_of(ids), order).mean())
 
 

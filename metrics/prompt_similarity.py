@@ -20,9 +20,19 @@ from openended.metrics.families import PromptGroups, prompts_of
 
 
 def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: float = 0.8) -> dict[str, float]:
-    """Compute `prompt_similarity` and `similar_share`, means over prompts, and `other_prompts` (Jiang et al. 2025).
+    """Compute the similarity of the texts of one prompt (Jiang et al. 2025).
 
-    Of embeddings of shape (n, d), no row all zero, and the prompt of each.
+    Args:
+        embeddings: Embeddings of the texts, shape (n, d), finite, no row all zero.
+        ids: The prompt of each row, shape (n,).
+        threshold: A pair with a larger cosine counts as similar, in [-1, 1].
+
+    Returns:
+        `prompt_similarity`, in [-1, 1], and `similar_share`, in [0, 1], means over prompts with at least two texts;
+        `other_prompts`, the mean cosine of texts of different prompts, NaN if there is only one prompt.
+
+    Raises:
+        UndefinedMetric: If no prompt has two texts, or a row is all zero.
     """
     prompts = prompts_of(ids)
     means = {name: float(v.mean()) for name, v in _compute_by_prompt(embeddings, prompts, threshold).items()}

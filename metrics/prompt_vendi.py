@@ -15,9 +15,17 @@ from openended.metrics.families import PromptGroups, PromptValues, SamplesMetric
 
 
 def prompt_vendi(embeddings: Floats, ids: Sequence[str]) -> float:
-    """Compute the mean Vendi score of the texts of one prompt, at least 1 (Friedman and Dieng 2023).
+    """Compute the mean Vendi score of the texts of one prompt (Friedman and Dieng 2023).
 
-    Of embeddings of shape (n, d), no row all zero, and the prompt of each.
+    Args:
+        embeddings: Embeddings of the texts, shape (n, d), finite, no row all zero.
+        ids: The prompt of each row, shape (n,).
+
+    Returns:
+        The mean over prompts with at least two texts, from 1 to their number of texts; higher is more diverse.
+
+    Raises:
+        UndefinedMetric: If no prompt has two texts, or a row is all zero.
     """
     return float(_compute_by_prompt(embeddings, prompts_of(ids)).mean())
 

@@ -24,7 +24,17 @@ _NEED = Need("q_entropy", by="decoder")
 
 
 def q_entropy(entropies: Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]]) -> float:
-    """Compute the mean entropy of Q per token, nats, of one row per text; without a token `UndefinedMetric`."""
+    """Compute the mean entropy of Q per token (Shannon 1948).
+
+    Args:
+        entropies: The entropy of the distribution that each token was drawn from, nats, one row per text.
+
+    Returns:
+        Nats per token, from 0 up.
+
+    Raises:
+        UndefinedMetric: If there is no token.
+    """
     rows = entropies if isinstance(entropies, Ragged) else Ragged.from_rows(entropies, np.float64)
     if not len(rows.values):
         raise UndefinedMetric("the texts have no tokens")
@@ -33,6 +43,10 @@ def q_entropy(entropies: Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[flo
 
 def average_by_position(entropies: Ragged, ids: Sequence[str]) -> dict[str, F64]:
     """Compute the mean entropy at each position and its standard error, with texts of one prompt as one.
+
+    Args:
+        entropies: Entropies of Q, nats, one row per text.
+        ids: The prompt of each text, shape (n,).
 
     Returns:
         `mean`, `std_error` (NaN at positions that a single prompt reaches) and `texts`, the number that reach the

@@ -35,9 +35,20 @@ Ranks = Ragged | NDArray[Any] | Iterable[Sequence[int]] | Sequence[int]
 def rank_histogram_divergence(
     *, human_ranks: Ranks, model_ranks: Ranks, divergence: Divergence = "chi2", order: float = 100.0
 ) -> float:
-    """Compute the divergence of the model's histogram of token ranks from the human one, from 0 up (Rényi: nats).
+    """Compute the divergence of the model's histogram of token ranks from the human one.
 
-    Of ranks under the scorer, from 1, flat or one row per text; if a side has no token it raises `UndefinedMetric`.
+    Args:
+        human_ranks: Ranks of the tokens of human texts under the scorer, from 1; flat or one row per text.
+        model_ranks: The same of model texts.
+        divergence: `chi2` or `renyi`.
+        order: Order of the Rényi divergence, above 0 and not 1.
+
+    Returns:
+        The divergence, from 0 up, that of Rényi in nats; lower is better.
+
+    Raises:
+        UndefinedMetric: If a side has no token.
+        ValueError: If a rank is below 1.
     """
     histograms = []
     for ranks in (human_ranks, model_ranks):

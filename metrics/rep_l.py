@@ -21,9 +21,16 @@ from openended.metrics.families import PositionValues, TeacherForced, read_next_
 
 
 def distance_back(candidates: I64, gold: I64, offsets: I64, context: Ragged) -> I64:
-    """Return how many tokens before each position its candidate last occurred, shape (n,); very many: nowhere.
+    """Return how many tokens before each position its candidate last occurred.
 
-    Row i holds the true tokens (`gold`) at positions `offsets[i]` to `offsets[i + 1]`, after those of its `context`.
+    Args:
+        candidates: One token per position, shape (n,).
+        gold: The true tokens, shape (n,).
+        offsets: Row i holds positions `offsets[i]` to `offsets[i + 1]`.
+        context: Tokens before each row's first position.
+
+    Returns:
+        Distances in tokens, shape (n,); 1 is the token just before, a very large number means that it did not occur.
     """
     out = np.full(len(candidates), np.iinfo(np.int64).max, dtype=np.int64)
     for row, before in enumerate(context):
@@ -37,7 +44,15 @@ def distance_back(candidates: I64, gold: I64, offsets: I64, context: Ragged) -> 
 
 
 def rep_l(stats: NextToken, *, lengths: tuple[int, ...] = (16, 32, 128, 512)) -> dict[str, float]:
-    """Compute `rep_l`, `wrep_l` and `human_rep_l`, in [0, 1], each the mean over `lengths` (Welleck et al. 2020)."""
+    """Compute rep/l and wrep/l of Q, and the share of human tokens that repeat (Welleck et al. 2020).
+
+    Args:
+        stats: Statistics of Q on human text.
+        lengths: The values of l, in tokens, each at least 1.
+
+    Returns:
+        `rep_l`, `wrep_l` and `human_rep_l`, in [0, 1], each the mean over `lengths`.
+    """
     return {name: float(values.mean()) for name, values in _compute_shares(stats, lengths).items()}
 
 

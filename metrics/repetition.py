@@ -42,9 +42,18 @@ _LONG_PHRASE = 3
 
 @check_arguments
 def loop_rate(sequences: Sequences, *, max_phrase: int = 500, loop: Loop = "released") -> float:
-    """Share of texts, end token stripped, that end in a repeated phrase (Holtzman et al. 2020, released code).
+    """Compute the share of texts that end in a repeated phrase (Holtzman et al. 2020, released code).
 
-    An empty text is no loop. Without texts it raises `UndefinedMetric`.
+    Args:
+        sequences: Texts as lists of token ids, or as strings that are split at white space; without end tokens.
+        max_phrase: The longest phrase, in tokens (500: Pillutla et al. 2021; 90: Holtzman et al. 2020).
+        loop: `released`: a phrase of one or two tokens needs more than 50 copies; `two_copies`: two of any phrase.
+
+    Returns:
+        A share in [0, 1]; an empty text is no loop.
+
+    Raises:
+        UndefinedMetric: If there are no texts.
     """
     index = index_of(sequences)
     if not len(index):
@@ -56,13 +65,19 @@ def loop_rate(sequences: Sequences, *, max_phrase: int = 500, loop: Loop = "rele
 def seq_rep_n(
     sequences: Sequences, *, orders: Sequence[int] = (2, 3, 4), average: Average = "texts"
 ) -> dict[int, float]:
-    """Share of n-grams that were already seen in the same text (Welleck et al. 2020, section 5).
+    """Compute the share of n-grams that were already seen in the same text (Welleck et al. 2020, section 5).
 
-    `texts`: mean over texts that have an n-gram; `pooled`: repeats summed over texts over all n-grams; `simctg`: pooled
-    without the last n-gram of each text, rounded to 4 decimals (Su et al. 2022).
+    Args:
+        sequences: Texts as lists of token ids, or as strings that are split at white space.
+        orders: The n-gram lengths n, each at least 1.
+        average: `texts`: mean over texts that have an n-gram; `pooled`: repeats summed over texts over all n-grams;
+            `simctg`: pooled without the last n-gram of each text, rounded to 4 decimals (Su et al. 2022).
 
     Returns:
-        Order → fraction in [0, 1]; NaN for an order that is longer than every text, `UndefinedMetric` if all are.
+        Order → share in [0, 1]; NaN for an order that is longer than every text.
+
+    Raises:
+        UndefinedMetric: If all orders are longer than every text.
     """
     index = index_of(sequences)
     index = index.without_last if average == "simctg" else index
@@ -71,10 +86,17 @@ def seq_rep_n(
 
 
 def diversity(sequences: Sequences, *, simctg: bool = False) -> float:
-    """Product over n = 2, 3, 4 of one minus the pooled share of repeated n-grams (Su et al. 2022, section 4.1).
+    """Compute the product over n = 2, 3, 4 of one minus the pooled share of repeated n-grams (Su et al. 2022).
 
-    In [0, 1]; 1 means that no text repeats an n-gram. If every text is shorter than 4 tokens (`simctg`: 5) it raises
-    `UndefinedMetric`.
+    Args:
+        sequences: Texts as lists of token ids, or as strings that are split at white space.
+        simctg: Whether the last n-gram of each text is dropped and each share rounded, as in the published tables.
+
+    Returns:
+        A number in [0, 1]; 1 means that no text repeats an n-gram.
+
+    Raises:
+        UndefinedMetric: If every text is shorter than 4 tokens (with `simctg` 5).
     """
     rep = seq_rep_n(sequences, orders=_DIVERSITY_ORDERS, average="simctg" if simctg else "pooled")
     value = float(np.prod([1.0 - rep[order] for order in _DIVERSITY_ORDERS]))
@@ -84,7 +106,18 @@ def diversity(sequences: Sequences, *, simctg: bool = False) -> float:
 
 
 def self_repetition(sequences: Sequences, *, order: int = 4) -> float:
-    """Mean over texts of log(1 + number of (n-gram, other text) pairs that share it), nats (Salkar et al. 2022)."""
+    """Compute the mean over texts of log(1 + number of (n-gram, other text) pairs that share it) (Salkar et al. 2022).
+
+    Args:
+        sequences: Texts as lists of token ids, or as strings that are split at white space.
+        order: The n-gram length, at least 1.
+
+    Returns:
+        Nats, from 0 up; 0 means that no two texts share an n-gram.
+
+    Raises:
+        UndefinedMetric: If there are no texts.
+    """
     index = index_of(sequences)
     if not len(index):
         raise UndefinedMetric("there are no texts")

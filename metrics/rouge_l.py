@@ -20,7 +20,18 @@ from openended.metrics.families import PromptGroups, PromptValues, SamplesTextMe
 
 
 def rouge_l(sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str]) -> float:
-    """Compute the mean ROUGE-L F of the pairs of texts of one prompt, in [0, 1] (Lin 2004; Shaib et al. 2024)."""
+    """Compute the mean ROUGE-L F of the pairs of texts of one prompt (Lin 2004; Shaib et al. 2024).
+
+    Args:
+        sequences: Texts as lists of token ids, or as strings that are split at white space.
+        ids: The prompt of each text, shape (n,).
+
+    Returns:
+        The mean over prompts with at least two texts, in [0, 1]; lower is more diverse.
+
+    Raises:
+        UndefinedMetric: If no prompt has two texts.
+    """
     return float(_compute_by_prompt(pack_rows(sequences), prompts_of(ids)).mean())
 
 

@@ -32,12 +32,21 @@ def self_bleu(
     sequences: Sequences, *, orders: Sequence[int] = (1, 2, 3, 4, 5), num_hypotheses: int | None = None, seed: int = 0,
     num_references: int | None = None,
 ) -> dict[int, float]:  # fmt: skip
-    """Mean BLEU of texts against the other texts (Zhu et al. 2018; NLTK `sentence_bleu` with smoothing method1).
+    """Compute the mean BLEU of texts against the other texts (Zhu et al. 2018).
 
-    BLEU-n weighs the orders 1 to n equally.
+    Args:
+        sequences: Texts as lists of token ids, or as strings that are split at white space.
+        orders: The largest n-gram lengths n; BLEU-n weighs the orders 1 to n equally.
+        num_hypotheses: Number of drawn texts that are scored, the same for every order; `None`: all.
+        seed: Seed of the draws of hypotheses and references.
+        num_references: Number of drawn texts that each is scored against; `None`: all others.
 
     Returns:
-        Order → value in [0, 1]; with fewer than two texts it raises `UndefinedMetric`.
+        Order → value in [0, 1], as NLTK's `sentence_bleu` with smoothing method1; higher means more alike.
+
+    Raises:
+        UndefinedMetric: If there are fewer than two texts.
+        ValueError: If there are fewer other texts than `num_references`.
     """
     index = index_of(sequences)
     chosen = choose_hypotheses(len(index), num_hypotheses, seed)

@@ -18,9 +18,18 @@ from openended.metrics.families import PositionValues, TeacherForced, probabilit
 
 
 def sparsemax_score(gold_prob: ArrayLike, sum_sq: ArrayLike) -> float:
-    """Mean sparsemax score, in [0, 1] (Martins et al. 2020).
+    """Compute the mean sparsemax score of Q (Martins et al. 2020).
 
-    Of Q of the true tokens and of the sums over the vocabulary of Q squared, shape (n,).
+    Args:
+        gold_prob: Q of the true tokens, shape (n,), in [0, 1].
+        sum_sq: Sums over the vocabulary of Q squared, shape (n,), in [0, 1].
+
+    Returns:
+        The score, in [0, 1], dimensionless; higher is better.
+
+    Raises:
+        UndefinedMetric: If there is no token.
+        ValueError: If a number is no probability, or the two differ in shape.
     """
     return float(_compute_by_token(gold_prob, sum_sq).mean())
 

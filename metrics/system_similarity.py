@@ -33,11 +33,19 @@ class _Means:
 
 
 def system_similarity(first: Floats, second: Floats, *, first_ids: Sequence[str], second_ids: Sequence[str]) -> float:
-    """Compute the mean cosine of two systems' texts for the same prompt, in [-1, 1] (Jiang et al. 2025).
+    """Compute the mean cosine of two systems' texts for the same prompt (Jiang et al. 2025).
 
-    Of embeddings of shape (n, d) and (m, d), no row all zero, and the prompt of each row; without a common prompt
-    it raises
-    `UndefinedMetric`.
+    Args:
+        first: Embeddings of the first system's texts, shape (n, d), finite, no row all zero.
+        second: The same of the second system, shape (m, d).
+        first_ids: The prompt of each row of `first`, shape (n,).
+        second_ids: The prompt of each row of `second`, shape (m,).
+
+    Returns:
+        The mean over common prompts, in [-1, 1]; lower means that the systems differ.
+
+    Raises:
+        UndefinedMetric: If the systems have no common prompt, or a row is all zero.
     """
     values = _compute_by_prompt(_compute_means(first, first_ids), _compute_means(second, second_ids))[1]
     if not len(values):

@@ -19,9 +19,18 @@ from openended.metrics.families import FeatureSpaceMetric, PermutationMetric, Re
 
 
 def typicality(*, human: Floats, model: Floats) -> float:
-    """Compute the mean tail probability of model vectors among human ones, in [0, 1] (FMTyp-p of dLMbench).
+    """Compute the mean tail probability of model vectors among human ones (FMTyp-p of dLMbench).
 
-    Of vectors of shape (n_human, d) and (n_model, d); with fewer than two on a side it raises `UndefinedMetric`.
+    Args:
+        human: Vectors of human texts, shape (n_human, d), n_human >= 2, finite.
+        model: Vectors of model texts, shape (n_model, d), n_model >= 2.
+
+    Returns:
+        The mean, in [0, 1]; for exchangeable sides about 1/2 if n_human is far larger than d, less otherwise.
+
+    Raises:
+        UndefinedMetric: If a side has fewer than two texts.
+        ValueError: If the sides differ in dimension, or a number is not finite.
     """
     human, model = check_sides(human=human, model=model)
     return float(_compute_p(np.asarray(human, np.float64), np.asarray(model, np.float64)).mean())

@@ -22,10 +22,17 @@ _MANY = 4  # texts for each dimension, from which the score is almost linear in 
 
 @check_arguments
 def vendi(embeddings: Floats, *, order: float = 1.0) -> float:
-    """Compute the Vendi score of one system, in [1, n] (Friedman and Dieng 2023, Definition 3.1).
+    """Compute the Vendi score of one system (Friedman and Dieng 2023, Definition 3.1).
 
-    Of embeddings of shape (n, d), n >= 1; if there is no text or a row is all zero (it has no cosine) it raises
-    `UndefinedMetric`.
+    Args:
+        embeddings: Embeddings of the texts, shape (n, d), n >= 1, finite, no row all zero.
+        order: q > 0 of the Rényi entropy; 1 is Shannon's, infinity uses only the largest share.
+
+    Returns:
+        The effective number of texts, in [1, n]; higher is more diverse.
+
+    Raises:
+        UndefinedMetric: If there is no text, or a row is all zero and has no cosine.
     """
     embeddings = check_side(embeddings, "embeddings")
     n, dim = embeddings.shape

@@ -27,10 +27,18 @@ _BINS_PER_E = 15  # Pillutla et al. 2021, released code
 
 @check_arguments
 def zipf_coefficient(sequences: Sequences, *, definition: Definition = "degen", max_rank: int = 5000) -> float:
-    """Minus the slope of log frequency on log rank (Holtzman et al. 2020, section 5.2), with options of `Zipf`.
+    """Compute minus the slope of log frequency on log rank (Holtzman et al. 2020, section 5.2).
 
-    About 1 for natural text; 0 if all tokens are equally frequent. With fewer than two ranks it raises
-    `UndefinedMetric`.
+    Args:
+        sequences: Texts as lists of token ids, or as strings that are split at white space.
+        definition: `degen` or `log_thinned`; the module describes both.
+        max_rank: How many of the most frequent tokens are used, at least 2.
+
+    Returns:
+        The coefficient, dimensionless, about 1 for natural text; 0 if all tokens are equally frequent.
+
+    Raises:
+        UndefinedMetric: If fewer than two ranks are left for the line.
     """
     return _fit_slope(*_make_points(index_of(sequences).frequencies, definition, max_rank)[:2])
 

@@ -45,7 +45,11 @@ A row is of a part, shape (draws,), of the texts of its side, whose numbers are 
 
 @dataclass(frozen=True, kw_only=True)
 class Quantized(TwoSample):
-    """A metric of cell histograms, averaged over consecutive clustering seeds."""
+    """A metric of the cells that both sides' embeddings fall into, averaged over consecutive clustering seeds.
+
+    `prepare` returns the cell of every text in each clustering; `evaluate` uses `average_cells`, and `score`
+    `weigh_cells`, which make the histograms.
+    """
 
     resampling: ClassVar[core.Scheme] = "near_halves"
     no_interval_below = (LEAST_TEXTS, _WHY_NO_INTERVAL)

@@ -109,7 +109,15 @@ class PromptGroups:
 
 
 def prompts_of(ids: Sequence[str], included: Mask | None = None) -> PromptGroups:
-    """Return the rows by prompt, of those that are included; `UndefinedMetric` if no prompt has two texts."""
+    """Return the rows of the prompts that have two texts or more, prompt by prompt.
+
+    Args:
+        ids: The prompt of each row, shape (n,).
+        included: Which rows count, shape (n,); `None`: all.
+
+    Raises:
+        UndefinedMetric: If no prompt has two texts.
+    """
     at = np.arange(len(ids)) if included is None else np.flatnonzero(included)
     names, prompt, sizes = np.unique(np.asarray(ids, dtype=np.str_)[at], return_inverse=True, return_counts=True)
     order = np.argsort(prompt, kind="stable")
@@ -336,7 +344,10 @@ def average_pairs(embeddings: Floats, prompts: PromptGroups, *statistics: Callab
 
 @dataclass(frozen=True, kw_only=True)
 class SamplesMetric(PromptMetric):
-    """A statistic of the embeddings of the texts that one system gave for one prompt, averaged over prompts."""
+    """A statistic of the embeddings of the texts that one system gave for one prompt, averaged over prompts.
+
+    `prepare` returns `average(features, compute)`, with `compute(embeddings, prompts)` → one value per prompt.
+    """
 
     family: ClassVar[core.Family] = "two_sample"
     direction: ClassVar[core.Direction] = "higher"
@@ -358,7 +369,10 @@ class SamplesMetric(PromptMetric):
 
 @dataclass(frozen=True, kw_only=True)
 class SamplesTextMetric(TextMetric, PromptMetric):
-    """A statistic of the tokens of the texts that one system gave for one prompt, averaged over prompts."""
+    """A statistic of the tokens of the texts that one system gave for one prompt, averaged over prompts.
+
+    `prepare` returns `average(features, compute)`, with `compute(tokens, prompts)` → one value per prompt.
+    """
 
     list_rows = PromptMetric.list_rows
 

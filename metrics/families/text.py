@@ -60,7 +60,11 @@ class CountMetric(core.Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class TextMetric(CountMetric):
-    """What metrics of n-grams share."""
+    """A statistic of the n-grams of one system.
+
+    `prepare` returns the `Corpus` of the texts, whose `index` counts n-grams; the rows that `score` weighs are its
+    texts. `evaluate` returns `report(…)`, which adds notes on texts and values that are missing.
+    """
 
     fixed_tokens: int | None = core.ranged(None, "[1, inf)", "null or a positive integer")
     """Compare at one length: texts are cut to this many tokens, shorter ones are left out and counted in the notes."""

@@ -30,7 +30,8 @@ def sort_ids(side: Side) -> NDArray[np.str_]:
 class ComparisonMetric(core.Metric):
     """A metric that compares the texts of the model with the human ones; a human row holds two sets of human texts.
 
-    Rows are sorted by example id.
+    `prepare` reads `pair` (vectors of both sides) or `sort_texts` of each side; the rows that `score` weighs are those,
+    sorted by example id. Without another `needs` it reads the texts of `scope`.
     """
 
     resampling: ClassVar[core.Scheme] = "subsample"  # a text drawn twice has distance zero to its copy
@@ -78,8 +79,8 @@ def mark_sides(num_human: int, num_model: int) -> tuple[F64, F64]:
 class PermutationMetric(ComparisonMetric):
     """A distance of two sets of texts, with the interval of halves and the p-value of a permutation test.
 
-    What `prepare` returns is of the rows of both sides, human rows first, each sorted by id, and `score` gets weights
-    of two sets of these rows, shape (draws, rows of both sides): a relabeled text is on the other side.
+    `prepare` returns something of the rows of both sides, human rows first, each sorted by example id. `score` gets
+    weights of two sets of these rows, shape (draws, rows of both sides), because a relabeled text is on the other side.
     """
 
     resampling: ClassVar[core.Scheme] = "halves"
@@ -114,7 +115,10 @@ class PermutationMetric(ComparisonMetric):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoSample(ComparisonMetric):
-    """A metric that compares the embeddings of the model's texts with those of the human ones."""
+    """A metric that compares the embeddings of the model's texts with those of the human ones.
+
+    `pair` returns both sides, shapes (n_human, d) and (n_model, d), finite and sorted by example id.
+    """
 
     family: ClassVar[core.Family] = "two_sample"
     most: ClassVar[int | None] = None
@@ -208,7 +212,10 @@ class TwoSample(ComparisonMetric):
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureSpaceMetric(TwoSample):
-    """A metric of surface features, standardized by both sides together, or of embeddings."""
+    """A metric of 34 surface features of texts, standardized by both sides together, or of embeddings.
+
+    `pair` returns the rows of both sides, shapes (n_human, d) and (n_model, d).
+    """
 
     most: ClassVar[int | None] = 2_000
 

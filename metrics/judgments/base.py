@@ -78,7 +78,18 @@ def check_judgments_file(path: Path) -> None:
 
 
 def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[list[str], list[FileRow]]:
-    """Read a .csv, .tsv or .jsonl file (also .gz): column names, renamed to ours, and rows with their lines."""
+    """Read the rows of a file of judgments.
+
+    Args:
+        path: A .csv, .tsv or .jsonl file, which may be compressed (.gz).
+        renamed: Our name of a column to the file's, where it is none of the usual ones.
+
+    Returns:
+        The names of the columns in their order, and the rows with their lines; renamed columns have our names.
+
+    Raises:
+        DataError: If the file is of another kind, cannot be read or has no rows, or lacks a renamed column.
+    """
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind in ("jsonl", "ndjson"):
         rows = [FileRow(f"{path}:{line}", cells) for line, cells in core.read_jsonl(path)]
@@ -177,11 +188,16 @@ def add_raters_fact(
 
 
 def agreement(ratings: F64) -> float:
-    """Krippendorff's alpha of ordinal ratings, shape (texts, raters), NaN where a rater did not rate.
+    """Compute Krippendorff's alpha between raters of ordinal ratings.
 
-    1 is full agreement, 0 is chance; NaN where it does not exist: no text was rated twice, all ratings are equal,
-    or they
-    take more than 100 values. Source: Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability".
+    Args:
+        ratings: Ratings, shape (texts, raters), NaN where a rater did not rate; a column may hold different people.
+
+    Returns:
+        Alpha, at most 1 (full agreement), 0 by chance; NaN where it does not exist: no text was rated twice, all
+        ratings are equal, or they take more than 100 values and are no levels.
+
+    Source: Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability"; computed by the package `krippendorff`.
     """
     twice = ratings[(~np.isnan(ratings)).sum(axis=1) >= 2]
     levels = np.unique(twice[~np.isnan(twice)])

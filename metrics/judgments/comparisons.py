@@ -137,9 +137,18 @@ def read_comparisons(
 ) -> ComparisonFile:  # fmt: skip
     """Read comparisons, counts or a matrix of wins from a CSV or JSON-lines file.
 
-    `renamed` maps our name of a column to the file's; `human` holds other names of the human text. A `DataError`
-    names file
-    and line.
+    Args:
+        path: The file; the module describes the columns.
+        renamed: Our name of a column to the file's, where it is none of the usual ones.
+        empty: What to do about a row without an outcome: refuse the file, or skip the row and count it.
+        human: Names of the human text other than `human`.
+
+    Returns:
+        The comparisons, sorted, or the matrix.
+
+    Raises:
+        DataError: If a system meets itself, an outcome is unknown or missing, a row is there twice (same item, pair,
+            criterion and rater), a cell is no number, or a column is missing. It names file and line.
     """
     path = Path(path)
     columns, rows = base.read_rows(path, renamed)
@@ -285,10 +294,20 @@ def count_wins(
     comparisons: ComparisonFile, *, criterion: str | None = None, ties: TieRule = "half", min_seconds: float = 0.0,
     seed: int = 0,
 ) -> Wins:  # fmt: skip
-    """Count the wins of every player against every other, by a criterion or by all.
+    """Count the wins of every player against every other.
 
-    `ties`: `half` a win for each; `random`: a win for either, drawn with `seed` by item, pair, criterion and rater;
-    `drop`.
+    Args:
+        comparisons: What `read_comparisons` returned.
+        criterion: Count only this criterion; `None`: all rows.
+        ties: `half` a win for each; `random`: a win for either, drawn with `seed`; `drop`.
+        min_seconds: Comparisons that took less time, in seconds, are left out; this needs the column `seconds`.
+        seed: Seed of ties, whose draws depend on item, pair, criterion and rater alone.
+
+    Returns:
+        The wins as a matrix and one by one, with their clusters and controls.
+
+    Raises:
+        DataError: If the file has no such criterion, or lacks `seconds` where a minimum is asked for.
     """
     players = comparisons.players
     if comparisons.matrix is not None:

@@ -50,11 +50,18 @@ class CorrectedEstimate:
 
 
 def correct_judge(people: ItemEstimate, judge: ItemEstimate, judge_rest: ItemEstimate | None) -> CorrectedEstimate:
-    """Correct a judge by people.
+    """Correct a judge by people (Angelopoulos, Duchi and Zrnic 2023).
 
-    From the estimate of people and that of the judge on the same three items or more, in the same order, and the
-    judge's on
-    the items without people, if there are any.
+    Args:
+        people: People's estimate from the items that they judged, three or more.
+        judge: The judge's estimate from the same items, in the same order.
+        judge_rest: The judge's estimate from the items without people; `None`: there are none.
+
+    Returns:
+        Values that people would give, in their unit, with standard errors and 95 % intervals.
+
+    Raises:
+        ValueError: If there are fewer than three items, or the estimates are of different items.
     """
     from scipy.special import stdtrit
 

@@ -103,9 +103,19 @@ def read_judgments(
 ) -> Judgments:  # fmt: skip
     """Read ratings by one criterion from a CSV or JSON-lines file, long or wide.
 
-    `scale` is the lowest and the highest rating that is allowed; `renamed` maps our name of a column to the file's;
-    `human`
-    holds other names of the human text. A `DataError` names file and line.
+    Args:
+        path: The file; the module describes the columns.
+        scale: The lowest and the highest rating that is allowed; `None`: any number.
+        renamed: Our name of a column to the file's, where it is none of the usual ones.
+        empty: What to do about a row without a rating: refuse the file, or skip the row and count it.
+        human: Names of the human text other than `human`.
+
+    Returns:
+        The rated texts, sorted by example id.
+
+    Raises:
+        DataError: If a rating is outside the scale or no number, a text has no rating, a row is there twice, a column
+            is missing, or there are several criteria. It names file and line.
     """
     judged = read_criteria(path, scale=scale, renamed=renamed, empty=empty, metric="huse", human=human).criteria
     if len(judged) > 1:
@@ -118,7 +128,22 @@ def read_criteria(
     path: str | Path, *, metric: str, scale: Sequence[float] | None = None, renamed: Mapping[str, str] | None = None,
     empty: base.Empty = "refuse", human: Collection[str] = (),
 ) -> RatingFile:  # fmt: skip
-    """Read the ratings of each criterion, in the order of their names; `metric` is named in messages."""
+    """Read the ratings of each criterion, in the order of their names; as `read_judgments`, which reads one.
+
+    Args:
+        path: The file; the module describes the columns.
+        metric: The metric that messages name.
+        scale: This and all that follow are as in `read_judgments`.
+        renamed: Names of columns.
+        empty: What to do about a row without a rating.
+        human: Other names of the human text.
+
+    Returns:
+        The rated texts by criterion; the name of the only criterion may be empty.
+
+    Raises:
+        DataError: As `read_judgments`, for each criterion.
+    """
     columns, rows = base.read_rows(path := Path(path), renamed)
     rows_of: dict[str, list[base.FileRow]] = {}
     for row in base.select_kind(columns, rows, "system", "system_a"):
