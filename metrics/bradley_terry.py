@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 
 from openended.harness import core
 from openended.metrics import judgments as files
-from openended.metrics._common import Values
+from openended.metrics.families import Values
 from openended.metrics.judgments import CONTROLS, ComparisonFile, Empty, FileRow, TieRule, Wins
 
 PAIRS = core.Need("judgments", by="pairs")

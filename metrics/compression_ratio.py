@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from openended.harness.core import Features, Metric, MetricResult, Need, Plan, Scope, UndefinedMetric, metric, ranged
-from openended.metrics._common import ReplicatesByName, check_arguments
+from openended.metrics.families import ReplicatesByName, check_arguments
 
 _WINDOW = 1 << 15  # bytes that DEFLATE looks back
 _BLOCKS = 100  # of texts, for the interval

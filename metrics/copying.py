@@ -22,9 +22,8 @@ import numpy as np
 
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, Floats, MetricResult, UndefinedMetric
-from openended.metrics._common import Mask
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import TwoSample, align_values, check_arguments, sort_ids
+from openended.metrics.families import Mask, TwoSample, align_values, check_arguments, sort_ids
 
 _LEAST = 5  # model and test texts of a cell
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, make_random_stream
-from openended.metrics._common import Values, check_arguments
+from openended.metrics.families import Values, check_arguments
 
 Method = Literal["spearman", "kendall"]
 

@@ -40,7 +40,7 @@ import numpy as np
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, Floats, MetricResult, Need, Side, metric, ranged
 from openended.metrics import families
-from openended.metrics._common import Mask
+from openended.metrics.families import Mask
 
 PATIENCE = 0.8  # of `utility_k`: the probability of reading on after an answer (Zhang et al. 2025)
 

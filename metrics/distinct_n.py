@@ -25,9 +25,7 @@ import numpy as np
 
 from openended.harness.core import F64, Features, MetricResult, Scheme, Weights, average, metric, weigh
 from openended.metrics import families
-from openended.metrics._common import check_arguments
-from openended.metrics._ngrams import statistics
-from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
+from openended.metrics.families import NgramIndex, Sequences, check_arguments, index_of, ngram_statistics as statistics
 
 Variant = Literal["corpus", "li", "hapax", "per_doc", "simctg", "ngd"]
 

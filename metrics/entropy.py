@@ -20,9 +20,15 @@ import numpy as np
 
 from openended.harness import core
 from openended.harness.core import F64, Features, MetricResult, Weights, metric
-from openended.metrics._ngrams import statistics
-from openended.metrics._ngrams.index import Sequences, index_of
-from openended.metrics.families import Corpus, TextMetric, check_arguments, declare_orders, require_defined
+from openended.metrics.families import (
+    Corpus,
+    TextMetric,
+    declare_orders,
+    ngram_statistics as statistics,
+    require_defined,
+)
+from openended.metrics.families.common import check_arguments
+from openended.metrics.families.ngrams import Sequences, index_of
 
 Average = Literal["corpus", "texts"]
 

@@ -10,20 +10,16 @@ mover's distance of the spectra as distributions over frequencies, in cycles per
 Source: Yang et al. 2023, "FACE: evaluating natural language generation with Fourier analysis of cross-entropy".
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import core
-from openended.harness.core import F64, I64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights, weigh
-from openended.metrics.families import ComparisonMetric, Mask, Values, sort_order
+from openended.harness.core import F64, I64, Features, MetricResult, Need, UndefinedMetric, Weights, weigh
+from openended.metrics.families import ComparisonMetric, Losses, Mask, Values, sort_order
 
 FREQUENCIES = 1000  # Yang et al. 2023
 _TINY = 1e-300
 
-Losses = Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]]
 SideSpectra = tuple[F64, I64]  # the spectra of the texts that have one, sorted by example id, and their rows
 Prepared = tuple[SideSpectra, SideSpectra]
 

@@ -10,22 +10,20 @@ describes the variants, all options here.
 Source: Holtzman et al. 2020, "The curious case of neural text degeneration", section 5.1; Pillutla et al. 2021.
 """
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights
-from openended.metrics._ngrams.index import CHUNK, blocks
-from openended.metrics._ngrams.statistics import entropy_by_text, mean_without_nan
-from openended.metrics.families import check_arguments, corpus_of, divide_known
+from openended.metrics.families import Losses, check_arguments, corpus_of, divide_known, pack_losses
+from openended.metrics.families.ngram_statistics import entropy_by_text, mean_without_nan
+from openended.metrics.families.ngrams import CHUNK, blocks
 
 Average = Literal["micro", "macro", "geometric"]
 EndTokens = Literal["keep", "first", "drop", "cut", "remove"]
 Compat = Literal["none", "mauve_experiments"]
-Losses = Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]]
 
 
 @check_arguments
@@ -79,7 +77,7 @@ def end_token_mask(token_ids: ArrayLike, *, eos_ids: ArrayLike, end_tokens: EndT
 
 def _sum_nll(token_nll: Losses, compat: Compat) -> tuple[F64, F64]:
     """Return the summed NLL and the number of tokens it is divided by, for each text."""
-    rows = token_nll if isinstance(token_nll, Ragged) else Ragged.from_rows(token_nll, np.float64)
+    rows = pack_losses(token_nll)
     values = np.asarray(rows.values, dtype=np.float64)
     if np.isnan(values).any():
         row = int(np.searchsorted(rows.offsets, np.flatnonzero(np.isnan(values))[0], side="right")) - 1

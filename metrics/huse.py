@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from openended.harness import core
 from openended.harness.core import F64, HUMAN, I64, DataError, Features, Need, UndefinedMetric, ranged
 from openended.metrics import judgments as files
-from openended.metrics._common import Values, check_arguments
+from openended.metrics.families import Values, check_arguments
 from openended.metrics.judgments import Empty, FileRow, Judgments
 
 Ties = Literal["include", "exclude"]

@@ -11,20 +11,15 @@ Source: Pynadath, Shi and Zhang 2026 (arXiv 2604.02718) split this divergence in
 summed while the text is drawn. Neither counts the end of text.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from openended.harness import core
 from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights
-from openended.metrics.families import divide_known
+from openended.metrics.families import Losses, divide_known, pack_losses
 
 
-def kl_per_token(
-    token_nll: Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]], *, log_prob: ArrayLike
-) -> float:
+def kl_per_token(token_nll: Losses, *, log_prob: ArrayLike) -> float:
     """Estimate the divergence of the law of texts from the scorer, per scored token (Pynadath, Shi and Zhang 2026).
 
     Args:
@@ -38,7 +33,7 @@ def kl_per_token(
         UndefinedMetric: If a text has no log-probability (NaN), or no token is scored.
         ValueError: If there is not one log-probability per text.
     """
-    rows = token_nll if isinstance(token_nll, Ragged) else Ragged.from_rows(token_nll, np.float64)
+    rows = pack_losses(token_nll)
     total = _compute_divergences(rows, np.asarray(log_prob, dtype=np.float64))
     return float(total.sum() / rows.lengths.sum())
 

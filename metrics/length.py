@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, Features, MetricResult, Need, UndefinedMetric, Weights
-from openended.metrics._ngrams.index import pack_rows
 from openended.metrics.families import CountMetric
+from openended.metrics.families.ngrams import Texts, pack_rows
 
 
-def length_statistics(sequences: object) -> dict[str, float]:
+def length_statistics(sequences: Texts) -> dict[str, float]:
     """Compute the mean (Su et al. 2022), standard deviation and median of the number of tokens.
 
     Args:
@@ -32,7 +32,7 @@ def length_statistics(sequences: object) -> dict[str, float]:
     Raises:
         UndefinedMetric: If there are no texts.
     """
-    lengths = pack_rows(sequences).lengths  # type: ignore[arg-type]
+    lengths = pack_rows(sequences).lengths
     if not len(lengths):
         raise UndefinedMetric("there are no texts")
     return _describe_lengths(lengths)

@@ -22,12 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Scheme, Weights, metric, ranged
-from openended.metrics._common import Values, check_arguments
 from openended.metrics._embeddings.blocks import blocks, check_sides
 from openended.metrics._mauve import quantizers, scores as mauve_scores
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName, Training, UnitNorm
 from openended.metrics._mauve.scores import DIRECTIONS, RANGES, TITLES, Curve, Smoothing, mauve_of_cells
-from openended.metrics.families import CellCounts, Clusterings, Quantized
+from openended.metrics.families import CellCounts, Clusterings, Quantized, Values, check_arguments
 
 Summary = Literal["area", "mid_point", "js", "integral"]
 PRIMARY: Mapping[Summary, str] = {

@@ -13,14 +13,11 @@ from functools import partial
 import numpy as np
 
 from openended.harness.core import F64, Features, MetricResult, Ragged, UndefinedMetric, metric
-from openended.metrics._ngrams.index import pack_rows
 from openended.metrics.families import PromptGroups, PromptValues, SamplesTextMetric, declare_orders, prompts_of
+from openended.metrics.families.ngrams import Texts, pack_rows
 
 
-def ngram_diversity(
-    sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str], *,
-    orders: Sequence[int] = (1, 2, 3, 4),
-) -> float:  # fmt: skip
+def ngram_diversity(sequences: Texts, ids: Sequence[str], *, orders: Sequence[int] = (1, 2, 3, 4)) -> float:
     """Compute the n-gram diversity of the texts of one prompt (Shaib et al. 2024).
 
     Args:

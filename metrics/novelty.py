@@ -17,18 +17,16 @@ import numpy as np
 
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights
-from openended.metrics._ngrams.index import NgramIndex, pack_rows
-from openended.metrics._ngrams.statistics import count_subset_copies
 from openended.metrics.families import ComparisonMetric, align_values, declare_orders, divide_known, require_defined
+from openended.metrics.families.ngram_statistics import count_subset_copies
+from openended.metrics.families.ngrams import NgramIndex, Texts, pack_rows
 
 REFERENCES = "references"
 Prepared = tuple[Ragged, list[str], list[str]]
 """How many words from each one on the corpus has in this order, and the texts of the model and of people."""
 
 
-def n_novelty(
-    sequences: Sequence[object], corpus: Sequence[object], *, orders: Sequence[int] = (2, 4, 6, 8, 10)
-) -> dict[int, float]:
+def n_novelty(sequences: Texts, corpus: Texts, *, orders: Sequence[int] = (2, 4, 6, 8, 10)) -> dict[int, float]:
     """Compute the share of n-grams that a corpus does not contain, for each order (Merrill et al. 2024).
 
     Args:
@@ -47,7 +45,7 @@ def n_novelty(
     return require_defined(values, f"no text has an n-gram of order {min(orders)}")
 
 
-def longest_copied_spans(sequences: Sequence[object], corpus: Sequence[object]) -> I64:
+def longest_copied_spans(sequences: Texts, corpus: Texts) -> I64:
     """Return the length of the longest sequence of tokens of each text that a corpus contains (Lu et al. 2025).
 
     Args:
@@ -60,7 +58,7 @@ def longest_copied_spans(sequences: Sequence[object], corpus: Sequence[object]) 
     return _find_longest(_match_corpus(sequences, corpus))
 
 
-def _match_corpus(sequences: Sequence[object], corpus: Sequence[object]) -> Ragged:
+def _match_corpus(sequences: Texts, corpus: Texts) -> Ragged:
     """Return for each token of each text how many tokens from it on the corpus contains in this order."""
     return NgramIndex(pack_rows([*sequences, *corpus])).match_lengths(len(sequences))
 

@@ -12,14 +12,12 @@ from functools import partial
 import numpy as np
 
 from openended.harness.core import F64, Features, Ragged, metric, ranged
-from openended.metrics._ngrams.index import NgramIndex, pack_rows
 from openended.metrics.families import PromptGroups, PromptValues, SamplesTextMetric, prompts_of
+from openended.metrics.families.ngrams import NgramIndex, Texts, pack_rows
 from openended.metrics.self_bleu import bleu_by_text
 
 
-def prompt_self_bleu(
-    sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str], *, order: int = 4
-) -> float:
+def prompt_self_bleu(sequences: Texts, ids: Sequence[str], *, order: int = 4) -> float:
     """Compute the mean BLEU of each text against the others of its prompt (Zhu et al. 2018).
 
     Args:

@@ -11,19 +11,17 @@ Source: Yang and Holtzman 2025 (arXiv 2506.17871), branching factor; Shannon 194
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights
-from openended.metrics.families import divide_known
+from openended.metrics.families import Losses, divide_known, pack_losses
 
 _NEED = Need("q_entropy", by="decoder")
 
 
-def q_entropy(entropies: Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]]) -> float:
+def q_entropy(entropies: Losses) -> float:
     """Compute the mean entropy of Q per token (Shannon 1948).
 
     Args:
@@ -35,7 +33,7 @@ def q_entropy(entropies: Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[flo
     Raises:
         UndefinedMetric: If there is no token.
     """
-    rows = entropies if isinstance(entropies, Ragged) else Ragged.from_rows(entropies, np.float64)
+    rows = pack_losses(entropies)
     if not len(rows.values):
         raise UndefinedMetric("the texts have no tokens")
     return float(rows.values.mean(dtype=np.float64))

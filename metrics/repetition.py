@@ -28,10 +28,15 @@ from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMetric, Weights, metric, ranged
-from openended.metrics._common import Mask
-from openended.metrics._ngrams import statistics
-from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
-from openended.metrics.families import Corpus, TextMetric, check_arguments, declare_orders, require_defined
+from openended.metrics.families import (
+    Corpus,
+    TextMetric,
+    declare_orders,
+    ngram_statistics as statistics,
+    require_defined,
+)
+from openended.metrics.families.common import Mask, check_arguments
+from openended.metrics.families.ngrams import NgramIndex, Sequences, index_of
 
 Average = Literal["texts", "pooled", "simctg"]
 Loop = Literal["released", "two_copies"]

@@ -15,11 +15,11 @@ from itertools import combinations
 import numpy as np
 
 from openended.harness.core import F64, Features, Ragged, metric
-from openended.metrics._ngrams.index import pack_rows
 from openended.metrics.families import PromptGroups, PromptValues, SamplesTextMetric, prompts_of
+from openended.metrics.families.ngrams import Texts, pack_rows
 
 
-def rouge_l(sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str]) -> float:
+def rouge_l(sequences: Texts, ids: Sequence[str]) -> float:
     """Compute the mean ROUGE-L F of the pairs of texts of one prompt (Lin 2004; Shaib et al. 2024).
 
     Args:

@@ -19,9 +19,9 @@ import numpy as np
 
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMetric, ranged
-from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
-from openended.metrics._ngrams.statistics import count_subset_matches
 from openended.metrics.families import Corpus, Mask, TextMetric, check_arguments, declare_orders
+from openended.metrics.families.ngram_statistics import count_subset_matches
+from openended.metrics.families.ngrams import NgramIndex, Sequences, index_of
 
 _SHOWN = 4  # the order that tables show: Pillutla et al. 2021
 _EPSILON = 0.1  # smoothing method1: Chen and Cherry 2014, as in NLTK

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMetric, Weights, metric, ranged
-from openended.metrics._ngrams.index import CHUNK
-from openended.metrics._ngrams.statistics import compute_subset_slopes
 from openended.metrics.families import Corpus, Sequences, TextMetric, check_arguments, index_of
+from openended.metrics.families.ngram_statistics import compute_subset_slopes
+from openended.metrics.families.ngrams import CHUNK
 
 Definition = Literal["degen", "log_thinned"]
 Frequencies = NDArray[np.signedinteger[Any]]

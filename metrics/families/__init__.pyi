@@ -6,12 +6,14 @@ from .cells import (
     Quantized as Quantized,
 )
 from .common import (
+    Losses as Losses,
     Mask as Mask,
     ReplicatesByName as ReplicatesByName,
     Values as Values,
     check_arguments as check_arguments,
+    pack_losses as pack_losses,
 )
-from .ngrams import NgramIndex as NgramIndex, Sequences as Sequences, index_of as index_of
+from .ngrams import NgramIndex as NgramIndex, Sequences as Sequences, index_of as index_of, pack_rows as pack_rows
 from .samples_per_prompt import (
     FILE as FILE,
     Answers as Answers,

@@ -34,9 +34,9 @@ from openended.harness.report.tables.detected_perturbations import PerturbedValu
 from openended.harness.report.tables.frame import Cell, fill_column, make_cell, make_quantity, mark_best, rank_cells
 from openended.harness.report.tables.frontier_gaps import Frontier, estimate_area, estimate_gap, estimate_interval
 from openended.harness.results import STEP, TRAINING, Results, Run, SystemValue
-from openended.metrics._ngrams.statistics import entropy_by_text
 from openended.metrics.correlation import correlate
 from openended.metrics.families import NgramIndex
+from openended.metrics.families.ngram_statistics import entropy_by_text
 from scripts.studies.study import Row, Study
 from scripts.studies.worlds import draw_passages
 

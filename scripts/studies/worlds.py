@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from openended.harness.core.interfaces import Features, Metric, Need, Side
 from openended.harness.core.io import read_jsonl
 from openended.harness.core.types import F64, I64, NextToken, Ragged
-from openended.metrics._common import Mask
+from openended.metrics.families import Mask
 from scripts.studies.study import ROOT
 
 VOCABULARY, TOPICS, DIMENSIONS = 3000, 12, 12

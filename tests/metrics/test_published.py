@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from openended.metrics._ngrams.index import index_of
 from openended.metrics.distinct_n import distinct_n
 from openended.metrics.eps_ppl import eps_ppl
+from openended.metrics.families import index_of
 from openended.metrics.gen_ppl import gen_ppl
 from openended.metrics.jensen_shannon import jensen_shannon
 from openended.metrics.length import length_statistics

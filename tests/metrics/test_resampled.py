@@ -12,8 +12,8 @@ from scipy.special import stdtrit
 from openended.harness.core import SHARE, Features, Plan, Ragged, Side, load_members
 from openended.harness.run.measure import add_intervals, compute_metric
 from openended.metrics._mauve.scores import histogram_values, mauve_of_cells, resample_mauve, weigh_histograms
-from openended.metrics._ngrams.index import select_rows
 from openended.metrics.families import PermutationMetric, TwoSample
+from openended.metrics.families.ngrams import select_rows
 from openended.metrics.frechet import _fit_gaussian, _frechet_influence
 from openended.metrics.vendi import vendi, vendi_influence
 from scripts.studies.coverage import LEFT_OUT, MARKS, count_needed_samples, read_rows, simulate, write_marks

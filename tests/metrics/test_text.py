@@ -16,11 +16,11 @@ from hypothesis import example, given, settings, strategies as st
 from openended.harness.core import Features, Need, Plan, Ragged, Side, UndefinedMetric, make_random_stream
 from openended.harness.run.measure import add_intervals
 from openended.metrics import repetition
-from openended.metrics._ngrams import index as ngram_index
-from openended.metrics._ngrams.index import NgramIndex, index_of, pack_rows, select_rows, trim_rows
 from openended.metrics.compression_ratio import CompressionRatio, compression_ratio
 from openended.metrics.distinct_n import DistinctN, distinct_n
 from openended.metrics.entropy import Entropy, ngram_entropy
+from openended.metrics.families import NgramIndex, index_of, ngrams as ngram_index, pack_rows
+from openended.metrics.families.ngrams import select_rows, trim_rows
 from openended.metrics.length import Length, length_statistics
 from openended.metrics.novelty import Novelty, longest_copied_spans, n_novelty
 from openended.metrics.overused_phrases import OverusedPhrases, find_overused_phrases
@@ -625,7 +625,7 @@ def test_ids_beyond_int64_do_not_wrap():
 
 @pytest.mark.parametrize("chunk", [1 << 4, 1 << 20])
 def test_no_statistic_depends_on_how_runs_are_cut(chunk, monkeypatch):
-    from openended.metrics._ngrams.statistics import self_repetition_by_text
+    from openended.metrics.families.ngram_statistics import self_repetition_by_text
 
     rng = np.random.default_rng(4)
     rows = Ragged.from_rows((rng.integers(0, 5, n) for n in rng.integers(0, 30, 40)), np.int64)

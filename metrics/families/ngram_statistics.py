@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, Weights, weigh
-from openended.metrics._ngrams.index import NgramIndex
+from openended.metrics.families.ngrams import NgramIndex
 
 Subsets = NDArray[np.bool_]  # whether each text is in each subset, shape (subsets, texts)
 
@@ -20,6 +20,7 @@ _CELLS = 1 << 22  # size of a table (n-grams × subsets) that is computed at a t
 
 
 def mean_without_nan(values: F64) -> float:
+    """Return the mean of the numbers that are not NaN; NaN if none is left."""
     finite = values[~np.isnan(values)]
     return float(finite.mean()) if len(finite) else float("nan")
 
@@ -64,6 +65,7 @@ def entropy_by_text(index: NgramIndex, order: int) -> F64:
 
 
 def self_repetition_by_text(index: NgramIndex, order: int) -> F64:
+    """Return log(1 + number of (n-gram, other text) pairs that share it) of each text, shape (n,), nats."""
     shared = np.zeros(len(index))
     for runs in index.run_blocks(order):
         holders = np.diff(runs.first, append=len(runs.text))

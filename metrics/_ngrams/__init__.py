@@ -1,1 +1,0 @@
-"""N-gram counts of a corpus and statistics on them."""
