@@ -23,9 +23,10 @@ from typing import Literal
 
 import numpy as np
 
+import openended.metrics.families.ngram_statistics as statistics
 from openended.harness.core import F64, Features, MetricResult, Scheme, Weights, average, metric, weigh
 from openended.metrics import families
-from openended.metrics.families import NgramIndex, Sequences, check_arguments, index_of, ngram_statistics as statistics
+from openended.metrics.families import NgramIndex, Sequences, check_arguments, index_of
 
 Variant = Literal["corpus", "li", "hapax", "per_doc", "simctg", "ngd"]
 
@@ -73,6 +74,25 @@ def _compute_share(index: NgramIndex, order: int, variant: Variant) -> float:
     return level.types / level.total
 
 
+def _unshared_share_by_text(index: NgramIndex, order: int) -> F64:
+    """Return the share of n-grams of each text that are new there and in no other text, shape (n,)."""
+    unshared = statistics.count_singles(index, order)
+    runs = index.runs(order)
+    holders = np.diff(runs.first, append=len(runs.text))
+    unshared += np.bincount(runs.text[holders[runs.group] == 1], minlength=len(index))
+    return families.divide_known(unshared, index.sizes(order))
+
+
+def _count_types(index: NgramIndex, order: int, subsets: Weights) -> tuple[F64, F64, F64]:
+    """Count the n-grams, the distinct ones and those that occur once in each subset, each of shape (subsets,)."""
+    single = weigh(subsets, statistics.count_singles(index, order))
+    types, once = single.copy(), single.copy()
+    for counts in statistics.iterate_counts(index, order, subsets):
+        types += (counts > 0).sum(axis=0)
+        once += (counts == 1).sum(axis=0)
+    return weigh(subsets, index.sizes(order)), types, once
+
+
 @metric
 class DistinctN(families.TextMetric):
     """Share of different n-grams of the corpus; falls with corpus size, so compare equal n and length."""
@@ -116,7 +136,7 @@ class DistinctN(families.TextMetric):
         """Return the share of different n-grams of each text, or of pooled texts those that no other text has."""
         if self.variant in ("per_doc", "simctg"):
             return statistics.distinct_share_by_text(index, order)
-        return statistics.unshared_share_by_text(index, order)
+        return _unshared_share_by_text(index, order)
 
     def score(self, prepared: families.Corpus, human: Weights, model: Weights, /) -> dict[str, F64]:
         """Count the distinct n-grams of sets of texts; n-grams that cross joined texts are left out."""
@@ -128,7 +148,7 @@ class DistinctN(families.TextMetric):
             if self.variant == "simctg":
                 shares[f"distinct_{order}"] = 1.0 - statistics.weigh_repeats(index.without_last, order, model)
                 continue
-            total, types, once = statistics.count_types(index, order, model)
+            total, types, once = _count_types(index, order, model)
             if self.variant == "li":
                 total = weigh(model, index.lengths)
             with np.errstate(invalid="ignore", divide="ignore"):

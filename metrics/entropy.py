@@ -19,16 +19,11 @@ from typing import Literal
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import F64, Features, MetricResult, Weights, metric
-from openended.metrics.families import (
-    Corpus,
-    TextMetric,
-    declare_orders,
-    ngram_statistics as statistics,
-    require_defined,
-)
+from openended.harness.core import F64, Features, MetricResult, Weights, metric, weigh
+from openended.metrics.families import Corpus, TextMetric, declare_orders, require_defined
 from openended.metrics.families.common import check_arguments
-from openended.metrics.families.ngrams import Sequences, index_of
+from openended.metrics.families.ngram_statistics import entropy_by_text, iterate_counts, mean_without_nan
+from openended.metrics.families.ngrams import NgramIndex, Sequences, index_of
 
 Average = Literal["corpus", "texts"]
 
@@ -53,10 +48,31 @@ def ngram_entropy(
     """
     index = index_of(sequences)
     if average == "corpus":
-        values = {order: statistics.corpus_entropy(index, order) for order in orders}
+        values = {order: _corpus_entropy(index, order) for order in orders}
     else:
-        values = {n: statistics.mean_without_nan(statistics.entropy_by_text(index, n)) for n in orders}
+        values = {n: mean_without_nan(entropy_by_text(index, n)) for n in orders}
     return require_defined(values, f"no text has an n-gram of order {min(orders)}")
+
+
+def _corpus_entropy(index: NgramIndex, order: int) -> float:
+    """Return the entropy of all n-grams together, in nats; NaN without n-grams."""
+    level = index.level(order)
+    if not level.total:
+        return float("nan")
+    counts = level.counts.astype(np.float64)  # n-grams seen once add log 1 = 0
+    return max(0.0, math.log(level.total) - float(np.sum(counts * np.log(counts))) / level.total)
+
+
+def _compute_subset_entropies(index: NgramIndex, order: int, subsets: Weights) -> F64:
+    """Compute the entropy of all n-grams of each subset, nats, shape (subsets,)."""
+    total = weigh(subsets, index.sizes(order))
+    weighted = np.zeros_like(total)
+    for counts in iterate_counts(index, order, subsets):
+        terms = np.arange(counts.max(initial=0) + 1, dtype=np.float64)  # c log c of every count c
+        terms[1:] *= np.log(terms[1:])
+        weighted += terms[counts].sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.maximum(np.log(total) - weighted / total, 0.0)
 
 
 @metric
@@ -84,14 +100,14 @@ class Entropy(TextMetric):
 
     def evaluate(self, features: Features, prepared: Corpus) -> MetricResult:
         by_text = self._measure_texts(prepared)
-        values = {name: statistics.mean_without_nan(column) for name, column in by_text.items()}
-        values |= {f"entropy_{n}": self._scale * statistics.corpus_entropy(prepared.index, n) for n in self.orders}
+        values = {name: mean_without_nan(column) for name, column in by_text.items()}
+        values |= {f"entropy_{n}": self._scale * _corpus_entropy(prepared.index, n) for n in self.orders}
         require_defined(values, "all texts are shorter than the smallest order")
         primary = f"text_entropy_{1 if 1 in self.orders else self.orders[0]}"
         return self.report(features, prepared, primary, values, by_text)
 
     def _measure_texts(self, corpus: Corpus) -> dict[str, F64]:
-        return {f"text_entropy_{n}": self._scale * statistics.entropy_by_text(corpus.index, n) for n in self.orders}
+        return {f"text_entropy_{n}": self._scale * entropy_by_text(corpus.index, n) for n in self.orders}
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         """The mean over texts is at most that of the most even text, and near it where hardly any n-gram recurs."""
@@ -108,4 +124,4 @@ class Entropy(TextMetric):
         return values
 
     def _score_corpus(self, corpus: Corpus, order: int, subsets: Weights) -> F64:
-        return self._scale * statistics.compute_subset_entropies(corpus.index, order, subsets)
+        return self._scale * _compute_subset_entropies(corpus.index, order, subsets)

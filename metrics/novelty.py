@@ -18,7 +18,7 @@ import numpy as np
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights
 from openended.metrics.families import ComparisonMetric, align_values, declare_orders, divide_known, require_defined
-from openended.metrics.families.ngram_statistics import count_subset_copies
+from openended.metrics.families.ngram_statistics import CELLS, build_table
 from openended.metrics.families.ngrams import NgramIndex, Texts, pack_rows
 
 REFERENCES = "references"
@@ -78,6 +78,25 @@ def _compute_share(matches: Ragged, order: int) -> float:
 
 def _find_longest(matches: Ragged) -> I64:
     return np.array([int(row.max()) if len(row) else 0 for row in matches], dtype=np.int64)
+
+
+def _count_subset_copies(index: NgramIndex, order: int, texts: Weights, corpus: Weights) -> F64:
+    """Count the n-grams of the texts of each subset that a text of a subset of the corpus has, shape (subsets,).
+
+    The index has the texts first, then the corpus.
+    """
+    runs = index.runs(order)
+    is_text = runs.text < texts.shape[1]
+    holders = build_table(index, order, ~is_text)[:, texts.shape[1] :]
+    shared = np.flatnonzero(np.diff(holders.indptr))  # n-grams that the corpus has
+    counts = build_table(index, order, is_text, runs.count)[:, : texts.shape[1]]
+    copies = np.zeros(len(texts))
+    step = max(1, CELLS // max(len(texts), 1))
+    for low in range(0, len(shared), step):
+        part = shared[low : low + step]
+        in_corpus = holders[part] @ corpus.T.astype(np.float64) > 0
+        copies += ((counts[part] @ texts.T.astype(np.float64)) * in_corpus).sum(axis=0)
+    return copies
 
 
 @core.metric
@@ -145,7 +164,7 @@ class Novelty(ComparisonMetric):
                 novel, total = _count_novel(matches, order)
                 return core.average(divide_known(novel, total), model, total.astype(np.float64))
             with np.errstate(invalid="ignore", divide="ignore"):
-                copied = count_subset_copies(index(), order, model, human)
+                copied = _count_subset_copies(index(), order, model, human)
                 return np.asarray(1.0 - copied / core.weigh(model, index().sizes(order)[: len(texts)]))
 
         return out | {f"novelty_{order}": partial(score_order, order) for order in self.orders}

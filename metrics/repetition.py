@@ -26,15 +26,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+import openended.metrics.families.ngram_statistics as statistics
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMetric, Weights, metric, ranged
-from openended.metrics.families import (
-    Corpus,
-    TextMetric,
-    declare_orders,
-    ngram_statistics as statistics,
-    require_defined,
-)
+from openended.metrics.families import Corpus, TextMetric, declare_orders, require_defined
 from openended.metrics.families.common import Mask, check_arguments
 from openended.metrics.families.ngrams import NgramIndex, Sequences, index_of
 
@@ -126,7 +121,7 @@ def self_repetition(sequences: Sequences, *, order: int = 4) -> float:
     index = index_of(sequences)
     if not len(index):
         raise UndefinedMetric("there are no texts")
-    return float(statistics.self_repetition_by_text(index, order).mean())
+    return float(self_repetition_by_text(index, order).mean())
 
 
 def _compute_rep(index: NgramIndex, order: int, average: str) -> float:
@@ -192,6 +187,23 @@ def _count_matching(tokens: NDArray[np.int32], end: I64, n: int) -> I64:
     return out
 
 
+def self_repetition_by_text(index: NgramIndex, order: int) -> F64:
+    """Return log(1 + number of (n-gram, other text) pairs that share it) of each text, shape (n,), nats."""
+    shared = np.zeros(len(index))
+    for runs in index.run_blocks(order):
+        holders = np.diff(runs.first, append=len(runs.text))
+        shared += np.bincount(runs.text, weights=holders[runs.group] - 1, minlength=len(index))
+    return np.log1p(shared)
+
+
+def _compute_subset_sharing(index: NgramIndex, order: int, subsets: Weights, of: Callable[[F64], F64]) -> F64:
+    """Return the mean over the texts of a subset of a function of how often its n-grams are in its other texts."""
+    table = statistics.build_table(index, order)
+    inside = np.ascontiguousarray(subsets.T, dtype=np.float64)
+    shared = table.T @ np.maximum(table @ inside - 1.0, 0.0)
+    return np.asarray((of(shared) * inside).sum(axis=0) / inside.sum(axis=0), dtype=np.float64)
+
+
 @metric
 class Repetition(TextMetric):
     """Loops at the end of texts, n-grams repeated inside texts, n-grams shared between texts."""
@@ -227,7 +239,7 @@ class Repetition(TextMetric):
         index = corpus.index
         by_text = {"loop_rate": _ends_in_loop(index, self.max_phrase, self.loop).astype(np.float64)}
         by_text |= {f"seq_rep_{n}": 1.0 - statistics.distinct_share_by_text(index, n) for n in self.orders}
-        by_text["self_repetition"] = statistics.self_repetition_by_text(index, self.self_repetition_order)
+        by_text["self_repetition"] = self_repetition_by_text(index, self.self_repetition_order)
         return corpus, by_text
 
     def list_rows(self, features: Features, prepared: tuple[Corpus, dict[str, F64]]) -> tuple[core.Ids, core.Ids]:
@@ -252,7 +264,7 @@ class Repetition(TextMetric):
         out: dict[str, F64 | Callable[[], F64]] = {
             name: core.average(column, model) for name, column in by_text.items()
         }
-        out["self_repetition"] = lambda: statistics.compute_subset_sharing(corpus.index, order, model, np.log1p)
+        out["self_repetition"] = lambda: _compute_subset_sharing(corpus.index, order, model, np.log1p)
         pooled = corpus.index.without_last if self.simctg else corpus.index
         rep = {n: statistics.weigh_repeats(pooled, n, model) for n in {*self.orders, *_DIVERSITY_ORDERS}}
         out |= {f"rep_{n}": rep[n] for n in self.orders}

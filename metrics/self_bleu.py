@@ -20,7 +20,7 @@ import numpy as np
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMetric, ranged
 from openended.metrics.families import Corpus, Mask, TextMetric, check_arguments, declare_orders
-from openended.metrics.families.ngram_statistics import count_subset_matches
+from openended.metrics.families.ngram_statistics import build_table
 from openended.metrics.families.ngrams import NgramIndex, Sequences, index_of
 
 _SHOWN = 4  # the order that tables show: Pillutla et al. 2021
@@ -125,6 +125,24 @@ def _compute_brevity(lengths: I64, is_reference: Mask) -> F64:
     return np.where(lengths == 0, 0.0, penalty)
 
 
+def _count_subset_matches(index: NgramIndex, order: int, first: F64, is_reference: Mask) -> F64:
+    """Return the n-grams of each text that the other references of a subset have, clipped, shape (texts, splits).
+
+    min(c, largest count in another text) is the sum over t = 1, 2, … of [c >= t and another text has t of them]; all
+    but a few n-grams end with t = 1. Texts outside the subset get numbers too, which mean nothing.
+    """
+    matches = np.zeros_like(first)
+    runs = index.runs(order)
+    keep, least = np.ones(len(runs.text), dtype=np.bool_), 1
+    while keep.any():
+        table = build_table(index, order, keep)
+        holders = table @ (first * is_reference[:, None])
+        matches += np.where(is_reference[:, None], table.T @ (holders >= 2), table.T @ (holders >= 1))
+        least += 1
+        keep = runs.count >= least
+    return matches
+
+
 @core.metric
 class SelfBleu(TextMetric):
     """BLEU of each text against all others of its system, exact over all texts; high where texts are alike."""
@@ -174,7 +192,7 @@ class SelfBleu(TextMetric):
         mean_log, any_match = np.zeros_like(first), np.zeros(first.shape, dtype=np.bool_)
         means = {}
         for order in range(1, max(self.orders) + 1):
-            matches = count_subset_matches(index, order, first, pool)
+            matches = _count_subset_matches(index, order, first, pool)
             any_match = matches > 0 if order == 1 else any_match
             sizes = np.maximum(index.sizes(order), 1)[:, None]
             mean_log += np.log(np.where(matches > 0, matches, _EPSILON) / sizes)

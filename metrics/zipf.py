@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMetric, Weights, metric, ranged
 from openended.metrics.families import Corpus, Sequences, TextMetric, check_arguments, index_of
-from openended.metrics.families.ngram_statistics import compute_subset_slopes
+from openended.metrics.families.ngram_statistics import count_singles, iterate_counts
 from openended.metrics.families.ngrams import CHUNK
 
 Definition = Literal["degen", "log_thinned"]
@@ -98,7 +98,10 @@ class Zipf(TextMetric):
         return self.report(features, prepared, "zipf", {"zipf": value}, {"zipf": moved}, arrays=arrays)
 
     def score(self, prepared: Corpus, human: Weights, model: Weights, /) -> dict[str, F64]:
-        def fit(frequencies: Frequencies) -> float:
-            return _fit_slope(*_make_points(frequencies, self.definition, self.max_rank)[:2])
-
-        return {"zipf": compute_subset_slopes(prepared.index, model, fit)}
+        index, slopes = prepared.index, []
+        single = model @ count_singles(index, 1)
+        parts = list(iterate_counts(index, 1, model))
+        for number, ones in enumerate(single):
+            counts = np.concatenate([*(part[:, number] for part in parts), np.ones(ones, dtype=np.int32)])
+            slopes.append(_fit_slope(*_make_points(counts, self.definition, self.max_rank)[:2]))
+        return {"zipf": np.array(slopes)}

@@ -625,7 +625,7 @@ def test_ids_beyond_int64_do_not_wrap():
 
 @pytest.mark.parametrize("chunk", [1 << 4, 1 << 20])
 def test_no_statistic_depends_on_how_runs_are_cut(chunk, monkeypatch):
-    from openended.metrics.families.ngram_statistics import self_repetition_by_text
+    from openended.metrics.repetition import self_repetition_by_text
 
     rng = np.random.default_rng(4)
     rows = Ragged.from_rows((rng.integers(0, 5, n) for n in rng.integers(0, 30, 40)), np.int64)
