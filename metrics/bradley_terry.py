@@ -181,7 +181,10 @@ def fit_with_controls(wins: Wins, names: Sequence[str] = ()) -> Values:
                 f"control=[{', '.join(names)}]: no finite effects: they must vary for the same pair of systems, as the "
                 "length of texts or several judges do, and may not decide alone"
             )
-        covariance = np.asarray(np.linalg.inv(information + weight * ones) - ones / weight)
+        try:
+            covariance = np.asarray(np.linalg.inv(information + weight * ones) - ones / weight)
+        except np.linalg.LinAlgError:
+            raise core.UndefinedMetric("the numbers of wins are too uneven for a fit") from None
         gradient = design.T @ (weights * missed)
         step = covariance @ gradient
         values = values + step / max(1.0, float(np.abs(step).max()))

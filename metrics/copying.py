@@ -51,9 +51,9 @@ def auth_pct(*, human: Floats, model: Floats) -> float:
 
     Raises:
         UndefinedMetric: If a side has too few texts.
-        ValueError: If the sides differ in dimension, or a number is not finite.
+        ValueError: If the sides differ in dimension, or a number is not finite or too large to be multiplied.
     """
-    human, model = check_sides(human=human, model=model, least=1)
+    human, model = check_sides(human=human, model=model, least=1, multiplied=True)
     if len(human) < 2:
         raise UndefinedMetric(f"needs at least 2 human texts; there are {len(human)}")
     return 100.0 * float(_find_authentic(_measure(human, human, same_side=True), _measure(model, human)).mean())
@@ -76,10 +76,10 @@ def copying_z(*, train: Floats, test: Floats, model: Floats, cells: int = 3, see
 
     Raises:
         UndefinedMetric: If no cell has five model and five test texts.
-        ValueError: If the sets differ in dimension, or a number is not finite.
+        ValueError: If the sets differ in dimension, or a number is not finite or too large to be multiplied.
     """
-    train, test = check_sides(human=train, model=test, least=1)
-    train, model = check_sides(human=train, model=model, least=1)
+    train, test = check_sides(human=train, model=test, least=1, multiplied=True)
+    train, model = check_sides(human=train, model=model, least=1, multiplied=True)
     centers = _find_centers(train, cells, seed)
     nearest = [_measure(side, train).min(axis=1) for side in (test, model)]
     cell = [_measure(side, centers).argmin(axis=1) for side in (test, model)]
@@ -144,7 +144,7 @@ class Copying(TwoSample):
     """or prompt_and_continuation; both sides share the prompts."""
 
     def prepare(self, features: Features) -> Distances:
-        human, model = self.pair(features)
+        human, model = self.pair(features, multiplied=True)
         prompts = np.unique(sort_ids(features.human), return_inverse=True)[1]
         centers = _find_centers(human, self.cells, self.seed)
         cells = [_measure(side, centers).argmin(axis=1) for side in (human, model)]

@@ -29,9 +29,9 @@ def energy_distance(*, human: Floats, model: Floats) -> float:
 
     Raises:
         UndefinedMetric: If a side is empty.
-        ValueError: If the sides differ in dimension, or a number is not finite.
+        ValueError: If the sides differ in dimension, or a number is not finite or too large to be multiplied.
     """
-    human, model = check_sides(human=human, model=model, least=1)
+    human, model = check_sides(human=human, model=model, least=1, multiplied=True)
     return float(_compute_energies(_compute_distances(human, model), *mark_sides(len(human), len(model)))[0])
 
 

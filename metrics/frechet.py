@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, metric, option, ranged
-from openended.metrics._embeddings.blocks import blocks, check_range, check_sides, moments, project_pair
+from openended.metrics._embeddings.blocks import blocks, check_sides, moments, project_pair
 from openended.metrics.families import ReplicatesByName, TwoSample, Values, align_values, check_arguments
 
 Shrinkage = Literal["none", "ledoit_wolf"]
@@ -114,8 +114,7 @@ def _extrapolate(
 
 def _prepare_sides(human: Floats, model: Floats, pca_share: float | None, least: int = 2) -> tuple[Floats, Floats]:
     """Check sides; project where a share is given."""
-    human, model = check_sides(human=human, model=model, least=least)
-    check_range(human=human, model=model)
+    human, model = check_sides(human=human, model=model, least=least, multiplied=True)
     if pca_share is None:
         return human, model
     return project_pair(human=human, model=model, share=pca_share, rows="none")

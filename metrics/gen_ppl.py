@@ -77,11 +77,8 @@ def end_token_mask(token_ids: ArrayLike, *, eos_ids: ArrayLike, end_tokens: EndT
 
 def _sum_nll(token_nll: Losses, compat: Compat) -> tuple[F64, F64]:
     """Return the summed NLL and the number of tokens it is divided by, for each text."""
-    rows = pack_losses(token_nll)
+    rows = pack_losses(token_nll, "token_nll")
     values = np.asarray(rows.values, dtype=np.float64)
-    if np.isnan(values).any():
-        row = int(np.searchsorted(rows.offsets, np.flatnonzero(np.isnan(values))[0], side="right")) - 1
-        raise ValueError(f"token_nll: text {row} has a NaN")
     total: F64 = np.zeros(len(rows))
     for low, high in blocks(rows.offsets, CHUNK):
         text = np.repeat(np.arange(high - low), rows.lengths[low:high])

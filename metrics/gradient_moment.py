@@ -30,9 +30,9 @@ def gradient_moment(*, human: Floats, model: Floats) -> float:
 
     Raises:
         UndefinedMetric: If a side has fewer than two texts.
-        ValueError: If the sides differ in dimension, or a number is not finite.
+        ValueError: If the sides differ in dimension, or a number is not finite or too large to be multiplied.
     """
-    human, model = check_sides(human=human, model=model)
+    human, model = check_sides(human=human, model=model, multiplied=True)
     rows = np.concatenate([human, model]).astype(np.float64)
     return float(_estimate_moments(rows, *mark_sides(len(human), len(model)))[0])
 
@@ -68,7 +68,7 @@ class GradientMoment(PermutationMetric):
         return (Need("gradients", by="scorer", options=(("size", self.size),)),)
 
     def prepare(self, features: Features) -> F64:
-        return np.concatenate(self.pair(features)).astype(np.float64)
+        return np.concatenate(self.pair(features, multiplied=True)).astype(np.float64)
 
     def score(self, prepared: F64, first: Weights, second: Weights, /) -> dict[str, F64]:
         return {self.name: _estimate_moments(prepared, first, second)}

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Weights, metric, ranged
-from openended.metrics._embeddings.blocks import check_range, check_sides
+from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics.families import TwoSample, Values, align_values, check_arguments
 
 _BLOCK = 1024
@@ -43,14 +43,13 @@ def kid(
         UndefinedMetric: If a side has fewer than two texts.
         ValueError: If the sides differ in dimension, or a number or the kernel is not finite.
     """
-    return _estimate(*check_sides(human=human, model=model), degree, (human_groups, model_groups))[0]
+    return _estimate(*check_sides(human=human, model=model, multiplied=True), degree, (human_groups, model_groups))[0]
 
 
 def _estimate(
     human: Floats, model: Floats, degree: int, groups: tuple[ArrayLike | None, ArrayLike | None]
 ) -> tuple[Values, F64]:
     """Return the distance with its error, and what each model row adds: their mean is the distance."""
-    check_range(human=human, model=model)
     n, m = len(human), len(model)
     with np.errstate(over="ignore", invalid="ignore"):  # values that are not finite are refused below
         hh, mm = _sum_kernel_rows(human, human, degree), _sum_kernel_rows(model, model, degree)
@@ -152,7 +151,7 @@ class Kid(TwoSample):
     """Of the polynomial kernel; Bińkowski et al. 2018."""
 
     def prepare(self, features: Features) -> tuple[Floats, Floats]:
-        return self.pair(features)
+        return self.pair(features, multiplied=True)
 
     def evaluate(self, features: Features, prepared: tuple[Floats, Floats]) -> MetricResult:
         estimate, adds = _estimate(*prepared, self.degree, self.list_rows(features, prepared))

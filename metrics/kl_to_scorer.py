@@ -30,10 +30,10 @@ def kl_per_token(token_nll: Losses, *, log_prob: ArrayLike) -> float:
         Nats per token. It estimates a number that is not negative, so it can be a little below 0.
 
     Raises:
-        UndefinedMetric: If a text has no log-probability (NaN), or no token is scored.
-        ValueError: If there is not one log-probability per text.
+        UndefinedMetric: If a text has no finite log-probability, or no token is scored.
+        ValueError: If a loss is NaN, or there is not one log-probability per text.
     """
-    rows = pack_losses(token_nll)
+    rows = pack_losses(token_nll, "token_nll")
     total = _compute_divergences(rows, np.asarray(log_prob, dtype=np.float64))
     return float(total.sum() / rows.lengths.sum())
 
@@ -42,7 +42,7 @@ def _compute_divergences(rows: Ragged, log_prob: F64) -> F64:
     """Return log Q + NLL of each text, shape (n,)."""
     if len(rows) != len(log_prob):
         raise ValueError(f"log_prob: expected one per text, {len(rows)}, got {len(log_prob)}")
-    if np.isnan(log_prob).any():
+    if not np.isfinite(log_prob).all():
         raise UndefinedMetric("texts without log Q: a decoder that samples, of a model that runs here, has it")
     if not rows.lengths.sum():
         raise UndefinedMetric("no token is scored")

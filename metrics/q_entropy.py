@@ -32,8 +32,9 @@ def q_entropy(entropies: Losses) -> float:
 
     Raises:
         UndefinedMetric: If there is no token.
+        ValueError: If an entropy is NaN.
     """
-    rows = pack_losses(entropies)
+    rows = pack_losses(entropies, "entropies")
     if not len(rows.values):
         raise UndefinedMetric("the texts have no tokens")
     return float(rows.values.mean(dtype=np.float64))

@@ -46,6 +46,7 @@ def system_similarity(first: Floats, second: Floats, *, first_ids: Sequence[str]
 
     Raises:
         UndefinedMetric: If the systems have no common prompt, or a row is all zero.
+        ValueError: If the systems differ in dimension, or a number is not finite.
     """
     values = _compute_by_prompt(_compute_means(first, first_ids), _compute_means(second, second_ids))[1]
     if not len(values):
@@ -62,6 +63,8 @@ def _compute_means(rows: Floats, ids: Sequence[str]) -> _Means:
 
 def _compute_by_prompt(first: _Means, other: _Means) -> tuple[NDArray[np.intp], F64]:
     """Return the prompts of `first` that `other` has too, and the mean cosine of each, shape (c,)."""
+    if (size := first.vectors.shape[1]) != (other_size := other.vectors.shape[1]):
+        raise ValueError(f"expected one dimension for both systems, got {size} and {other_size}")
     _, at, in_other = np.intersect1d(first.names, other.names, assume_unique=True, return_indices=True)
     return at, np.clip(np.einsum("ij,ij->i", first.vectors[at], other.vectors[in_other]), -1.0, 1.0)
 

@@ -30,9 +30,9 @@ def typicality(*, human: Floats, model: Floats) -> float:
 
     Raises:
         UndefinedMetric: If a side has fewer than two texts.
-        ValueError: If the sides differ in dimension, or a number is not finite.
+        ValueError: If the sides differ in dimension, or a number is not finite or too large to be multiplied.
     """
-    human, model = check_sides(human=human, model=model)
+    human, model = check_sides(human=human, model=model, multiplied=True)
     return float(_compute_p(np.asarray(human, np.float64), np.asarray(model, np.float64)).mean())
 
 
@@ -73,7 +73,7 @@ class Typicality(PermutationMetric, FeatureSpaceMetric):
     """Of the p-value; 0: none; each estimates a covariance."""
 
     def prepare(self, features: Features) -> F64:
-        return np.concatenate(self.pair(features)).astype(np.float64)
+        return np.concatenate(self.pair(features, multiplied=True)).astype(np.float64)
 
     def score(self, prepared: F64, first: Weights, second: Weights, /) -> dict[str, F64]:
         sets = zip(first > 0, second > 0, strict=True)

@@ -19,14 +19,16 @@ _TINY = 1e-140  # below, squares of a row's numbers lose digits
 _LARGEST = 1e45  # the cube of a product of two rows stays below 1e308
 
 
-def check_sides(*, human: Floats, model: Floats, least: int = 2) -> tuple[Floats, Floats]:
-    """Return both sides as float arrays of shape (n, d)."""
+def check_sides(*, human: Floats, model: Floats, least: int = 2, multiplied: bool = False) -> tuple[Floats, Floats]:
+    """Return both sides as float arrays of shape (n, d), whose products stay in range if they are `multiplied`."""
     human, model = check_side(human, "human"), check_side(model, "model")
     if human.shape[1] != model.shape[1]:
         raise ValueError(f"expected one dimension on both sides, got human {human.shape} and model {model.shape}")
     for name, side in (("human", human), ("model", model)):
         if len(side) < least:
             raise UndefinedMetric(f"needs at least {least} texts per side; the {name} side has {len(side)}")
+    if multiplied:
+        check_range(human=human, model=model)
     return human, model
 
 

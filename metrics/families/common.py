@@ -60,9 +60,13 @@ def _read_declarations(function: Callable[..., Any]) -> tuple[inspect.Signature,
     return signature, spec, named & set(getattr(spec, "__dataclass_fields__", ())), choices
 
 
-def pack_losses(rows: Losses) -> Ragged:
-    """Pack one row of numbers per text."""
-    return rows if isinstance(rows, Ragged) else Ragged.from_rows(rows, np.float64)
+def pack_losses(rows: Losses, name: str) -> Ragged:
+    """Pack one row of numbers per text; NaN is refused."""
+    packed = rows if isinstance(rows, Ragged) else Ragged.from_rows(rows, np.float64)
+    if (is_nan := np.isnan(packed.values)).any():
+        row = int(np.searchsorted(packed.offsets, int(is_nan.argmax()), side="right")) - 1
+        raise ValueError(f"{name}: text {row} has a NaN")
+    return packed
 
 
 class Values(dict[str, Any]):

@@ -56,9 +56,10 @@ class ComparisonMetric(core.Metric):
         rows: NDArray[Any] = side.derive(_compute_surface, need) if need.kind == "texts" else side[need]
         return rows if (order == np.arange(len(order))).all() else rows[order]
 
-    def pair(self, features: Features) -> tuple[Floats, Floats]:
+    def pair(self, features: Features, *, multiplied: bool = False) -> tuple[Floats, Floats]:
         """Return the human and the model rows after `check_sides`; features of texts are standardized."""
-        human, model = check_sides(human=self.sort_rows(features.human), model=self.sort_rows(features.model))
+        human, model = (self.sort_rows(side) for side in (features.human, features.model))
+        human, model = check_sides(human=human, model=model, multiplied=multiplied)
         return standardize(human=human, model=model) if self.needs()[0].kind == "texts" else (human, model)
 
 

@@ -453,6 +453,7 @@ def test_disconnected_comparisons_are_refused_by_name():
         (apart, r"groups of players: a, c \| b, d"),
         (unbeaten, r"no finite scores: .*b never lost to another player"),
         (winless, "b never beat another player"),
+        (np.array([[0, 1e300, 1], [1, 0, 1], [1, 1, 0]]), "too uneven for a fit"),
     ]:
         with pytest.raises(UndefinedMetric, match=message):
             bradley_terry(wins, players="abcd"[: len(wins)])

@@ -196,6 +196,8 @@ def test_systems_agree_with_pair_after_pair(seed):
     assert system_similarity(b, a, first_ids=b_ids, second_ids=a_ids) == pytest.approx(np.mean(by_prompt))
     with pytest.raises(UndefinedMetric, match="no prompt has texts of both systems"):
         system_similarity(a[:1], b[:1], first_ids=["a"], second_ids=["c"])
+    with pytest.raises(ValueError, match="one dimension for both systems, got 4 and 3"):
+        system_similarity(a[:1], b[:1, :3], first_ids=["a"], second_ids=["a"])
 
 
 def test_a_system_is_compared_with_every_other_set_of_the_grid():

@@ -206,6 +206,8 @@ def test_kl_as_a_metric_and_its_edges():
         (lambda: run(KLToScorer(), [[1, 2], [3, 4]], token_nll=nll, log_prob=log_prob), UndefinedMetric, "bos=true"),
         (lambda: kl_per_token([[1.0]], log_prob=[1.0, 2.0]), ValueError, "one per text"),
         (lambda: kl_per_token([[]], log_prob=[0.0]), UndefinedMetric, "no token"),
+        (lambda: kl_per_token([[np.inf]], log_prob=[-np.inf]), UndefinedMetric, "without log Q"),
+        (lambda: kl_per_token([[1.0], [np.nan]], log_prob=[0.0, 0.0]), ValueError, "token_nll: text 1 has a NaN"),
     ])  # fmt: skip
 
 
@@ -490,6 +492,7 @@ def test_entropy_by_hand_and_against_one_position_after_the_other():
     np.testing.assert_allclose(found.arrays["std_error"], [np.sqrt(2 * 2 * away**2) / 3, 0, np.nan])
     check_edges([
         (lambda: q_entropy([[], []]), UndefinedMetric, "no tokens"),
+        (lambda: q_entropy([[0.1], [], [np.nan]]), ValueError, "entropies: text 2 has a NaN"),
         (lambda: run(QEntropy(), [[]], q_entropy=ragged([[]], np.float64)), UndefinedMetric, "no tokens"),
     ])  # fmt: skip
 

@@ -162,6 +162,7 @@ def test_edges():
         (lambda: discriminator_accuracy(human=normal(9), model=normal(30)), UndefinedMetric, "10 texts"),
         (lambda: discriminator_accuracy(human=normal(30), model=normal(30), folds=1), ValueError, "folds"),
         (lambda: copying_z(train=normal(9), test=normal(3), model=normal(9)), UndefinedMetric, "cell"),
+        (lambda: copying_z(train=normal(9) * 1e300, test=normal(9), model=normal(9)), ValueError, "leave the range"),
         (lambda: clipped_density_coverage(human=normal(5), model=normal(9)), UndefinedMetric, "human side has 5"),
         (lambda: clipped_density_coverage(human=normal(6), model=normal(9)), UndefinedMetric, "7 human texts"),
         (lambda: clipped_density_coverage(human=normal(9), model=normal(9), k=0), ValueError, "k:"),
@@ -177,7 +178,7 @@ def test_edges():
         (lambda: vendi(np.eye(2), order=0.0), ValueError, "order"),
         *(
             (lambda f=f, s=s: f(human=np.full((5, 2), s), model=normal(5, 2)), ValueError, "leave the range of float64")
-            for f in (frechet_distance, kid, lambda **sides: frechet_distance(**sides, pca_share=0.9)) for s in (1e200, 1e50)
+            for f in (*pairs, lambda **sides: frechet_distance(**sides, pca_share=0.9)) for s in (1e200, 1e50)
         ),
     ])  # fmt: skip
     same = {"human": np.ones((20, 3)), "model": np.ones((20, 3))}
