@@ -20,8 +20,8 @@ import numpy as np
 
 from openended.harness import core
 from openended.harness.core import F64, Features, MetricResult, Weights, metric, weigh
+from openended.metrics._common import check_arguments
 from openended.metrics.families import Corpus, TextMetric, declare_orders, require_defined
-from openended.metrics.families.common import check_arguments
 from openended.metrics.families.ngram_statistics import entropy_by_text, iterate_counts, mean_without_nan
 from openended.metrics.families.ngrams import NgramIndex, Sequences, index_of
 

@@ -278,14 +278,6 @@ class Curve:
     high: F64
 
 
-def subsample_huse(rated: PairRatings, rule: "Huse", subsets: NDArray[np.bool_]) -> Mapping[str, F64]:
-    """Compute HUSE, HUSE-Q and HUSE-D of subsets of the examples, shape (subsets, n) → (subsets,)."""
-    columns = rated.columns()
-    most = max(25, _MOST_TEXTS // (2 * max(int(subsets[0].sum()), 1)))
-    scores = [_score(columns, np.flatnonzero(subset), rule) for subset in subsets[:most]]
-    return {name: np.array([of[name] for of in scores]) for name in scores[0]}
-
-
 def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], rule: "Huse") -> dict[str, float]:
     """Score examples drawn with or without replacement; NaN where they have no value."""
     n = len(columns["judgments"]) // 2
@@ -474,4 +466,7 @@ class Huse(core.JudgmentMetric):
 
     def score(self, prepared: PairRatings, human: core.Weights, model: core.Weights, /) -> Mapping[str, F64]:
         """Score subsets of the examples: a bootstrap's copies would crowd the neighbors and move the value."""
-        return subsample_huse(prepared, self, model > 0)
+        columns, subsets = prepared.columns(), model > 0
+        most = max(25, _MOST_TEXTS // (2 * max(int(subsets[0].sum()), 1)))
+        scores = [_score(columns, np.flatnonzero(subset), self) for subset in subsets[:most]]
+        return {name: np.array([of[name] for of in scores]) for name in scores[0]}

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 import openended.metrics.families.ngram_statistics as statistics
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMetric, Weights, metric, ranged
+from openended.metrics._common import Mask, check_arguments
 from openended.metrics.families import Corpus, TextMetric, declare_orders, require_defined
-from openended.metrics.families.common import Mask, check_arguments
 from openended.metrics.families.ngrams import NgramIndex, Sequences, index_of
 
 Average = Literal["texts", "pooled", "simctg"]

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64
-from openended.metrics.families.common import Values
+from openended.metrics._common import Values
 
 Curve = Literal["uniform", "angular"]
 Smoothing = Literal["none", "kt", "laplace", "braess_sauer", "good_turing"]

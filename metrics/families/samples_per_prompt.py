@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, Floats, MetricResult, Need, Ragged, UndefinedMetric
+from openended.metrics._common import Mask
 from openended.metrics._embeddings.blocks import blocks, check_side
-from openended.metrics.families.common import Mask
 from openended.metrics.families.text import Corpus, TextMetric
 
 _NUMBERS = 1 << 23  # of the vectors looked at together

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, Need, Ragged, Scope, Side, UndefinedMetric, Unit
-from openended.metrics.families.common import Mask
+from openended.metrics._common import Mask
 from openended.metrics.families.ngrams import NgramIndex, select_rows, trim_rows
 
 K = TypeVar("K", int, str)

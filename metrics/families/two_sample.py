@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, Floats, MetricResult, Need, Plan, Side
+from openended.metrics._common import SUBSET_SHARE, ReplicatesByName
 from openended.metrics._embeddings.blocks import Rows, check_sides, project_together
-from openended.metrics.families.common import SUBSET_SHARE, ReplicatesByName
 
 Prepared = Any  # what `prepare` of a metric returns
 Space = Literal["surface", "embeddings"]

@@ -26,7 +26,7 @@ from typing import Literal
 import numpy as np
 
 from openended.harness.core import F64, HUMAN, I64, DataError, make_random_stream
-from openended.metrics.families.common import check_arguments
+from openended.metrics._common import check_arguments
 from openended.metrics.judgments import base
 
 Outcome = Literal["a", "b", "tie"]

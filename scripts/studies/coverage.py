@@ -33,7 +33,7 @@ from openended.harness.core import (
     load_members,
 )
 from openended.harness.core.resampling import WILSON
-from openended.metrics.huse import Huse, PairRatings, huse, subsample_huse
+from openended.metrics.huse import Huse, PairRatings, huse
 from scripts.studies.study import ROOT, Row, Study, read_rows, split_row
 from scripts.studies.worlds import MODEL, draw, draw_passages, load_pool
 
@@ -214,7 +214,7 @@ def list_huse_coverages(worlds: int = 300) -> Iterator[Row]:
         for world in range(worlds):
             rated = draw_study(np.random.default_rng([number, world]), *LAWS[law])
             scores = huse(**rated.columns(), k=rule.k)
-            subsets = subsample_huse(rated, rule, plan.subsets(IDS, SHARE))
+            subsets = rule.score(rated, *[plan.subsets(IDS, SHARE)] * 2)
             for name, bounds in BOUNDS.items():
                 values[name].append(float(getattr(scores, name)))
                 replicates = plan.build_subset_replicates(IDS, SHARE, subsets[name])

@@ -11,7 +11,7 @@ from openended.harness.core import DataError, Features, Plan, Ragged, Side, Unde
 from openended.harness.report.figures.people import build_regions
 from openended.harness.run.measure import add_intervals
 from openended.metrics import huse as huse_metric
-from openended.metrics.huse import NLL, RATINGS, WORDS, Huse, PairRatings, huse, subsample_huse
+from openended.metrics.huse import NLL, RATINGS, WORDS, Huse, PairRatings, huse
 from openended.metrics.judgments import agreement
 from tests.oracles import huse as oracle
 
@@ -240,11 +240,11 @@ def test_intervals_are_around_the_value():
         interval = result.intervals[name]
         assert interval["method"] == ("subsample" if name == "huse_d" else "wilson")
         assert interval["low"] < result.values[name] < interval["high"]
-    few = subsample_huse(make_pairs(columns(30, 10)), Huse(k=4), np.arange(30)[None, :] < [[12], [3]])
+    few = Huse(k=4).score(make_pairs(columns(30, 10)), *[np.arange(30)[None, :] < [[12], [3]]] * 2)
     kept = columns(30, 10)
     rows = np.concatenate([np.arange(12), np.arange(30, 42)])
     assert few["huse"][0] == huse(**{name: column[rows] for name, column in kept.items()}, k=4).huse
-    assert np.isnan(subsample_huse(make_pairs(kept), Huse(k=16), np.arange(30)[None, :] < 5)["huse"]).all()
+    assert np.isnan(Huse(k=16).score(make_pairs(kept), *[np.arange(30)[None, :] < 5] * 2)["huse"]).all()
 
 
 def test_curves_end_at_the_value_and_narrow():
@@ -282,7 +282,7 @@ def test_without_a_floor_probability_zero_is_undefined_everywhere():
     rule = Huse(log_prob_floor=None)
     with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
         huse(**data, log_prob_floor=None)
-    draws = subsample_huse(rated, rule, np.arange(30) != np.array([[3], [4]]))
+    draws = rule.score(rated, *[np.arange(30) != np.array([[3], [4]])] * 2)
     assert np.isnan(draws["huse"]).tolist() == [False, True], "a subset has a value where it leaves the text out"
     with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
         build_regions({"model": (rated, rule)})

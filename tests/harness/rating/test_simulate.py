@@ -15,7 +15,7 @@ from openended.harness.rating.protocol import load_protocol
 from openended.harness.run.players import JudgmentSource
 from openended.metrics import judgments
 from openended.metrics.bradley_terry import BradleyTerry, bradley_terry
-from openended.metrics.huse import Huse, PairRatings, subsample_huse
+from openended.metrics.huse import Huse, PairRatings
 from tests.harness.rating.studies import material, study
 from tests.harness.run.small import settings
 from tests.helpers import openended
@@ -61,7 +61,7 @@ def test_the_width_announced_for_huse_is_that_of_a_bootstrap(tmp_path):
     logp = np.concatenate([rng.normal(-4.2, 0.9, 100), rng.normal(-3.4, 0.6, 100)])
     rated = PairRatings(tuple(sorted(sides[0])), judged.ratings[at], np.minimum(logp, -0.5), np.ones(200))
     rule = Huse(k=16, ties="include", vote_tie="human", log_prob_floor=-1000.0)
-    draws = subsample_huse(rated, rule, Plan().subsets(rated.ids, 0.3))
+    draws = rule.score(rated, *[Plan().subsets(rated.ids, 0.3)] * 2)
     width = 2 * 1.96 * Replicates.from_subsamples(draws["huse"], 0.3).std_error()
     assert told.width == pytest.approx(width, rel=0.35)  # a standard error from 100 examples is itself rough
 
