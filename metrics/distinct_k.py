@@ -258,9 +258,7 @@ class DistinctK(families.SamplesMetric):
         scores = [self.score_answers(side) for side in sides]
         return [n if s is None else np.where(np.isnan(s), -1, n) for n, s in zip(parts, scores, strict=True)]
 
-    def score(
-        self, prepared: families.PromptValues, human: core.Weights, model: core.Weights, /
-    ) -> dict[str, F64]:  # fmt: skip
+    def score(self, prepared: families.PromptValues, human: core.Weights, model: core.Weights, /) -> dict[str, F64]:
         out, rows = super().score(prepared, human, model), prepared.rows
         if "narrowing_share" in prepared.others:
             narrowed = rows["lost_to_narrowing"]

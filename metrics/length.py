@@ -53,9 +53,7 @@ class Length(CountMetric):
     ranges = {"hit_limit": (0.0, 1.0)}
     shares = ("hit_limit",)
     resampling = "bootstrap"
-    titles = {
-        "length": "Length", "length_sd": "Length SD", "length_median": "Median length", "hit_limit": "Hit limit",
-    }  # fmt: skip
+    titles = {"length": "Length", "length_sd": "Length SD", "length_median": "Median length", "hit_limit": "Hit limit"}
 
     def needs(self) -> tuple[Need, ...]:
         return (*super().needs(), Need("stops"))

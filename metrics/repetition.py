@@ -259,7 +259,7 @@ class Repetition(TextMetric):
 
     def score(
         self, prepared: tuple[Corpus, dict[str, F64]], human: Weights, model: Weights, /
-    ) -> dict[str, F64 | Callable[[], F64]]:  # fmt: skip
+    ) -> dict[str, F64 | Callable[[], F64]]:
         (corpus, by_text), order = prepared, self.self_repetition_order
         out: dict[str, F64 | Callable[[], F64]] = {
             name: core.average(column, model) for name, column in by_text.items()

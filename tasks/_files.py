@@ -8,16 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from openended.harness.core import (
-    DataError,
-    SourceFile,
-    Task,
-    digest_file,
-    open_bytes,
-    option,
-    strip_packing,
-    suggest,
-)  # fmt: skip
+from openended.harness.core import DataError, SourceFile, Task, digest_file, open_bytes, option, strip_packing, suggest
 from openended.harness.imported import Remote, check_text, fetch, find_value, is_valid_text, refuse_missing, verify
 
 T = TypeVar("T")

@@ -119,7 +119,7 @@ _RULES = (
     (re.compile(r" +([,;:!?%)\]}]|\.+(?!\w))"), r"\1"),
     (re.compile(r"([(\[{$#]) +"), r"\1"),
     (re.compile(r" {2,}"), " "),
-)  # fmt: skip
+)
 _LM1B_RULES = (
     (re.compile(r" (?=[,;:?!](?:\s|$))"), ""),  # no space before punctuation
     (re.compile(r" (?=\.(?:\s|$))"), ""),

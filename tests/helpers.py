@@ -75,9 +75,8 @@ def tiny_model(where: Path, positions: int = 64) -> Path:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         config = GPT2Config(
-            vocab_size=vocab_size, n_positions=positions, n_embd=16, n_layer=1, n_head=2, bos_token_id=0,
-            eos_token_id=0,
-        )  # fmt: skip
+            vocab_size=vocab_size, n_positions=positions, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
+        )
         GPT2LMHeadModel(config).save_pretrained(where)
     settings = json.loads((where / "generation_config.json").read_text()) | {"top_k": 7, "do_sample": True}
     (where / "generation_config.json").write_text(json.dumps(settings))

@@ -19,7 +19,7 @@ from openended.harness.core import (
     read_tokenizer_file,
     require_package,
     shorten_error,
-)  # fmt: skip
+)
 from openended.harness.models.files import TOKENIZERS, digest_files, list_tokenizer_files
 from openended.harness.models.spec import ModelSpec
 
@@ -195,9 +195,8 @@ def decode_continuation(tokenizer: Tokenizer, before: Sequence[int], ids: Sequen
 
 
 def cut_continuation(
-    tokenizer: Tokenizer | None, prompt: str, before: Sequence[int], text: str, ids: tuple[int, ...],
-    limit: LengthLimit,
-) -> tuple[str, tuple[int, ...], bool]:  # fmt: skip
+    tokenizer: Tokenizer | None, prompt: str, before: Sequence[int], text: str, ids: tuple[int, ...], limit: LengthLimit
+) -> tuple[str, tuple[int, ...], bool]:
     """Return a text and its ids cut at the limit, and whether it was cut.
 
     Where another tokenizer counts, the ids are the fewest whose text contains that of the cut.

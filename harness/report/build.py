@@ -307,9 +307,7 @@ def _join_tasks(
         frames = {part.where["task"]: frames[0] for part, frames in parts}
         others = "".join(f", {axis}={value}" for axis, value in where)
         items = [item for part, _ in parts for item in part.items]
-        part = selection.TablePart(
-            results, items, stem, dict(where), selection.summarize_sources(items, results.runs)
-        )  # fmt: skip
+        part = selection.TablePart(results, items, stem, dict(where), selection.summarize_sources(items, results.runs))
         joined.append((part, [join_tasks(frames, stem, f"{layout.title} on {', '.join(frames)}{others}")]))
     return joined
 

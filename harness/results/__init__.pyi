@@ -52,7 +52,6 @@ from .searches import (
     SearchResult as SearchResult,
     SearchTrial as SearchTrial,
     dominates as dominates,
-    read_search as read_search,
     save_search as save_search,
 )
 from .systems import (

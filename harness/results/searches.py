@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from openended.harness.core import decode, write_json
-from openended.harness.results.grids import read_grid_file
+from openended.harness.core import write_json
 
 SEARCH = "search.json"
 
@@ -84,8 +83,3 @@ def dominates(first: list[float], second: list[float]) -> bool:
 def save_search(folder: Path, searched: SearchResult) -> None:
     """Write a search result into the folder of its grid."""
     write_json(folder / SEARCH, searched)
-
-
-def read_search(folder: Path) -> SearchResult | None:
-    """Read the search result in a grid's folder; None if there is none."""
-    return read_grid_file(folder / SEARCH, "search file", lambda node: decode(SearchResult, node, SEARCH))

@@ -84,9 +84,7 @@ def _collect_import_axes(
         content = core.digest([fingerprint, file])
     else:
         content = imported.digest_files(imported.find_generations(file, planning=True))  # independent of the path
-    return {
-        "model": system or derive_system_name(Path(file)), "decoder": "imported", "generations": _shorten(content)
-    }  # fmt: skip
+    return {"model": system or derive_system_name(Path(file)), "decoder": "imported", "generations": _shorten(content)}
 
 
 _OTHERS = (".json", ".eval", ".npz", ".zip", ".tar", ".tgz")

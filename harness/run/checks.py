@@ -115,9 +115,8 @@ def check_extras(run_models: RunModels, embedder: models.EmbedderSpec | None, ru
 
 
 def _list_checks(
-    run_models: RunModels, decoder: Decoder | None, metrics: Sequence[core.Metric],
-    embedder: models.EmbedderSpec | None,
-) -> Iterator[Callable[[], object]]:  # fmt: skip
+    run_models: RunModels, decoder: Decoder | None, metrics: Sequence[core.Metric], embedder: models.EmbedderSpec | None
+) -> Iterator[Callable[[], object]]:
     """Yield what must hold of the models: they are there, and can do what decoder and metrics need of them."""
     model, scorer = run_models.model, run_models.scorer
     if model is not None:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,18 +34,25 @@ _NO_VALUE = "a resample of so few texts has no value"
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One metric of one system: a step, or the reason why there is no value."""
+    """One metric of one system: once declared, a step, or the reason why there is no value."""
 
-    system: SystemRole
     metric: core.Metric
+    system: SystemRole
     human: TextRows
-    model: TextRows
-    step: Step | None
+    model: TextRows  # what a metric of one side reads
     reason: str = ""
+    step: Step | None = None
+    texts_per_prompt: int = 0  # of the human row, where prompts have several texts: as many as the system has
+
+    @property
+    def sides(self) -> tuple[TextRows, ...]:
+        """The texts that are read."""
+        return {"one": (self.model,), "human": (self.human,), "two": (self.human, self.model)}[self.metric.sides]
 
     def read_result(self, options: FactOptions, executor: Executor) -> core.MetricResult:
         """Return the result; that of a metric without a value, or whose code raised, has a note with why."""
-        reason, status = self.reason, "undefined"
+        reason = self.reason
+        status: core.Status = "undefined"
         if self.step is not None:
             try:
                 entry = executor.get(self.step)
@@ -58,9 +65,7 @@ class Measurement:
         counts = [
             executor.read_artifact(rows.rows, lambda path: len(RowFile(path)), 0) for rows in (self.human, self.model)
         ]
-        result = replace(
-            _build_undefined_result(self.metric, facts, counts, reason), status=cast("core.Status", status)
-        )
+        result = _build_undefined_result(self.metric, facts, counts, reason, status)
         return describe_result(self.system, self.metric, result, None)
 
 
@@ -92,20 +97,16 @@ class MeasureStage:
     others: Sequence[TextRows] = ()
     """All systems of a grid, for metrics that fit something on all of them."""
 
-    def declare(
-        self, metric: core.Metric, system: SystemRole, human: TextRows, model: TextRows, texts_per_prompt: int = 0
-    ) -> Measurement:
-        """Declare a metric of a system; one that has no value has a reason in place of a step.
-
-        If prompts have several texts, the human row uses `texts_per_prompt` of them, as many as the system has.
-        """
-        judged, player = None, ""
+    def declare(self, measurement: Measurement) -> Measurement:
+        """Declare a metric of a system; one that has no value has a reason in place of a step."""
+        metric, system, texts_per_prompt = measurement.metric, measurement.system, measurement.texts_per_prompt
+        human, model, judged, player = measurement.human, measurement.model, None, ""
         try:
             if isinstance(metric, core.ReadsFile) and len(metric.text_needs()) < len(metric.needs()):
                 judged, player = self.options.judgments.read_player(metric, human=system == core.HUMAN)
             inputs = self._list_inputs(metric, human, model)
         except core.UndefinedMetric as err:
-            return Measurement(system, metric, human, model, None, str(err))
+            return replace(measurement, reason=str(err))
 
         executor = self.features.executor
 
@@ -162,7 +163,7 @@ class MeasureStage:
 
         what = f"{metric.name} {system}"
         step = Step("measure", what, system, build_spec, inputs, write, metric=metric.name)
-        return Measurement(system, metric, human, model, step)
+        return replace(measurement, step=step)
 
     def _list_inputs(self, metric: core.Metric, human: TextRows, model: TextRows) -> dict[str, Input]:
         needs = metric.text_needs()
@@ -204,12 +205,10 @@ def _reads_references(metric: core.Metric, human: TextRows) -> bool:
 
 def _digest_plugin(metric: core.Metric) -> str:
     """Return a digest of a plug-in's module, so that an edit computes its values again."""
+    if core.is_bundled(type(metric)):
+        return ""
     try:
-        return (
-            ""
-            if core.is_bundled(type(metric))
-            else core.digest(inspect.getsource(sys.modules[type(metric).__module__]))
-        )
+        return core.digest(inspect.getsource(sys.modules[type(metric).__module__]))
     except (KeyError, OSError, TypeError):  # a class that was typed at a prompt
         return ""
 
@@ -282,16 +281,17 @@ def add_intervals(
     few = f"fewer than {core.LEAST_DIFFERENT} texts differ from the others"
     reasons = {
         k: _NO_VALUE if k not in sound else too_few or (few if sound[k].varies else "no variation seen")
-        for k in defined if k not in intervals
-    }  # fmt: skip
+        for k in defined
+        if k not in intervals
+    }
     return replace(result, draws=core.pack_replicates(sound), intervals=intervals, no_interval=reasons)
 
 
 def _build_undefined_result(
-    metric: core.Metric, facts: Mapping[str, str], counts: Sequence[int], reason: str
+    metric: core.Metric, facts: Mapping[str, str], counts: Sequence[int], reason: str, status: core.Status = "undefined"
 ) -> core.MetricResult:
     return core.MetricResult(
         metric=metric.name, signature=core.build_signature(metric, facts), primary=metric.name,
         values={metric.name: float("nan")},
-        n_human=counts[0], n_model=counts[1], status="undefined", notes=(reason,),
+        n_human=counts[0], n_model=counts[1], status=status, notes=(reason,),
     )  # fmt: skip

@@ -18,7 +18,7 @@ from openended.harness.run.dataset import Dataset, declare_dataset
 from openended.harness.run.facts import FactOptions, describe_columns, digest_texts
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.generate import declare_generation, may_reason
-from openended.harness.run.measure import Measurement, MeasureStage, SystemRole, compute_metric, describe_result
+from openended.harness.run.measure import Measurement, MeasureStage, compute_metric, describe_result
 from openended.harness.run.notes import list_notes, remark_on_batches, remark_on_device, resolve_units
 from openended.harness.run.players import JudgmentSource
 from openended.harness.run.run_record import Outcome, write_explanations, write_record
@@ -53,26 +53,31 @@ class RunTexts:
     def path(self) -> Path:
         return self.executor.locate(self.model_rows)
 
-    def list_systems(self, metric: core.Metric) -> Iterator[tuple[SystemRole, TextRows, str]]:
-        """Yield whose values of a metric are in the record: role, texts, and why there is no value; empty if there is.
+    def list_measurements(self, metric: core.Metric) -> Iterator[Measurement]:
+        """Yield the values of a metric that are in the record; of one that cannot be computed, the reason.
 
         A metric of two sides depends on their sizes, so that the ceiling has as many texts as the system.
         """
-        task, read, spare = self.settings.task, self.executor.read_artifact, self.dataset.spare_rows
+        task, read, human = self.settings.task, self.executor.read_artifact, self.find_human_rows(metric)
+        of_model = Measurement(metric, "model", self.human_rows, self.model_rows)
         if metric.needs_prompts and not task.prompted:
-            yield "model", self.model_rows, "not defined without prompts"
+            yield replace(of_model, reason="not defined without prompts")
             return
         if not task.has_human() and metric.sides != "one":
-            yield "model", self.model_rows, f"task {task.name} has no human side{task.no_human}"
+            yield replace(of_model, reason=f"task {task.name} has no human side{task.no_human}")
             return
         if metric.sides == "one" and task.has_human():
-            yield "human", self.find_human_rows(metric), ""
+            per_prompt = self.count_per_prompt() if human is not self.human_rows else 0
+            yield Measurement(metric, "human", human, human, texts_per_prompt=per_prompt)
         if metric.sides == "two" and metric.ceiling:  # in place of a human value
+            spare = self.dataset.spare_rows
             needed = read(self.model_rows.rows, count_rows, self.settings.texts.num_model_texts)
             have = read(spare.rows, count_rows, needed)
             lack = f"it needs {needed} further human texts, as many as a system has; {have} were left"
-            yield "ceiling", spare, f"no human ceiling: {lack}" if have != needed else ""
-        yield "model", self.model_rows, "" if read(self.model_rows.rows, count_rows, 1) else "there are no texts"
+            missing = replace(of_model, system="ceiling", reason=f"no human ceiling: {lack}")
+            yield Measurement(metric, "ceiling", human, spare) if have == needed else missing
+        has_texts = read(self.model_rows.rows, count_rows, 1)
+        yield replace(of_model, human=human) if has_texts else replace(of_model, reason="there are no texts")
 
     def find_human_rows(self, metric: core.Metric) -> TextRows:
         """Return the human texts that a metric reads: several of each prompt where it compares them."""
@@ -178,9 +183,7 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
         alike = metrics if task.has_human() else ()
         decoder, scores = features.resolve_decoder(settings.decoder, dataset.human_rows, alike)
         settings = replace(settings, decoder=decoder)
-        rows = declare_generation(
-            model, decoder, texts, task, dataset, session, settings.runtime, human_scores=scores
-        )  # fmt: skip
+        rows = declare_generation(model, decoder, texts, task, dataset, session, settings.runtime, human_scores=scores)
         lists = texts.prompting is not None and texts.prompting.lists
         if not lists and executor.read_artifact(rows.rows, partial(may_reason, model), otherwise=False):
             from openended.harness.run.answers import declare_answers
@@ -196,30 +199,24 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
 
 def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> tuple[list[Measurement], FactOptions]:
     """Compute the features, then every metric: of the system under test, the human row and the ceiling."""
-    settings, executor, human, model = texts.settings, texts.executor, texts.human_rows, texts.model_rows
+    settings, executor = texts.settings, texts.executor
     others = [replace(source, label=f"system {number} of the grid") for number, source in enumerate(others)]
-    jobs = [(metric, *system) for metric in settings.metrics for system in texts.list_systems(metric)]
+    measurements = [each for metric in settings.metrics for each in texts.list_measurements(metric)]
+    defined = [each for each in measurements if not each.reason]
     requests: list[tuple[TextRows, Sequence[core.Need]]] = []
-    for metric, _, rows, reason in jobs:
-        sides = {"one": (rows,), "human": (human,), "two": (human, rows)}[metric.sides]
-        requests += [(source, metric.text_needs()) for source in sides if not reason]
-    metrics = dict.fromkeys(metric for metric, _, _, reason in jobs if not reason)
+    requests += [(source, each.metric.text_needs()) for each in defined for source in each.sides]
+    metrics = dict.fromkeys(each.metric for each in defined)
     requests += [(source, metric.text_needs()) for metric in metrics if metric.reads_grid for source in others]
     for rows in texts.list_further_human():  # what a report compares the systems with
         shared = [metric for metric in metrics if isinstance(metric, TwoSample) and metric.shares_space]
         requests += [(rows, metric.text_needs()) for metric in shared]
     executor.run(*texts.features.declare(requests, settings.decoder))
-    thinking = executor.read_artifact(model.rows, lambda path: RowFile(path).facts.get("thinking"), None)
+    thinking = executor.read_artifact(texts.model_rows.rows, lambda path: RowFile(path).facts.get("thinking"), None)
     options = FactOptions(settings.task, settings.models, settings.texts, texts.judgments, settings.protocol, thinking)
     measures = MeasureStage(options, texts.features, settings.intervals, tuple(others))
-    out: list[Measurement] = []
-    for metric, system, rows, reason in jobs:
-        people = texts.find_human_rows(metric)
-        per_prompt = texts.count_per_prompt() if system == "human" and people is not human else 0
-        undefined = Measurement(system, metric, human, model, None, reason)
-        out.append(undefined if reason else measures.declare(metric, system, people, rows, per_prompt))
-    executor.run(*(measurement.step for measurement in out if measurement.step is not None))
-    return out, options
+    measurements = [each if each.reason else measures.declare(each) for each in measurements]
+    executor.run(*(each.step for each in measurements if each.step is not None))
+    return measurements, options
 
 
 def run_judgments(settings: Settings, session: Session, overrides: Sequence[str] = ()) -> Outcome:

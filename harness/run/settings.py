@@ -405,7 +405,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         "runtime": core.construct(core.Runtime, config.get("runtime"), "runtime"),
         "report": dict(report),
         "outputs_dir": Path(folder),
-    }  # fmt: skip
+    }
     return core.construct(Settings, values, "config")
 
 

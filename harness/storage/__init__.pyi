@@ -11,7 +11,11 @@ from .artifacts import (
     save_ragged as save_ragged,
     save_result as save_result,
 )
-from .check import check_store as check_store, collect_garbage as collect_garbage
+from .check import (
+    check_store as check_store,
+    collect_garbage as collect_garbage,
+    find_named_entries as find_named_entries,
+)
 from .provenance import compare_environments as compare_environments, describe_environment as describe_environment
 from .record import (
     EXPLAIN as EXPLAIN,

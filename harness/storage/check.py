@@ -1,14 +1,15 @@
 """Verify every byte of a store (`openended store check`) and delete unneeded files (`gc`)."""
 
-import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from openended.harness.core import DataError, HarnessError, StoreError, read_json, temporary_files
+from openended.harness.core import DataError, HarnessError, StoreError, temporary_files
+from openended.harness.storage.record import RECORD, read_record
 from openended.harness.storage.row_blocks import BLOCKS, list_sharing_artifacts
-from openended.harness.storage.store import DAMAGED_MARK, ENTRY_NAME, MANIFEST, ROWS, read_entry
+from openended.harness.storage.store import DAMAGED_MARK, MANIFEST, ROWS, read_entry
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -71,7 +72,14 @@ def collect_garbage(root: Path, *, runs: Path | None = None, days: float = 7, de
         days: Minimum age in days, except for temporary files of processes that have ended.
         delete: If false, only list what would be deleted.
     """
-    named = _read_named_entries(runs) if runs is not None else None
+    named = None
+    if runs is not None:
+        if not runs.is_dir():
+            raise DataError(f"no folder of runs at {runs}")
+        try:
+            named = set[str]().union(*find_named_entries(runs).values())
+        except DataError as err:
+            raise DataError(f"{err}; nothing was deleted, because the entries that it names are unknown") from err
     names, size = [], 0
     for path in list(_list_store(root)):
         kind, name = _classify(path), str(path.relative_to(root))
@@ -109,14 +117,11 @@ def _classify(path: Path) -> str:
     return "entry" if _KEY.fullmatch(path.name) or (path / MANIFEST).exists() else "foreign"
 
 
-def _read_named_entries(runs: Path) -> set[str]:
-    if not runs.is_dir():
-        raise DataError(f"no folder of runs at {runs}")
-    entries: set[str] = set()
-    for record in runs.rglob("record.json"):
-        try:
-            text = json.dumps(read_json(record))
-        except (DataError, RecursionError) as err:
-            raise DataError(f"{err}; nothing was deleted, because the entries that it names are unknown") from err
-        entries.update(match[0] for match in ENTRY_NAME.finditer(text))
-    return entries
+def find_named_entries(runs: Path) -> dict[str, set[str]]:
+    """Return name of runs → names of the store entries in their records."""
+    entries: dict[str, set[str]] = defaultdict(set)
+    for path in sorted(runs.glob(f"*/*/{RECORD}")):
+        record = read_record(path)
+        inputs = {entry for name, entry in record.inputs.items() if name != "task"}
+        entries[path.parent.parent.name] |= inputs | {row.artifact for row in record.results if row.artifact}
+    return dict(entries)

@@ -82,7 +82,7 @@ def build_command(folder: Path, what: str) -> list[str]:
         "import": [*with_vectors, "metric=[length]"],
         "tokens": [*with_models, "metric=[length]"],
         "featurize": [*with_models, "metric=[gen_ppl,frechet]"],
-    }  # fmt: skip
+    }
     # The default of five clusterings takes five times as long.
     once = [f"metric.{what}.clustering_seeds=1"] if what in ("mauve", "precision_recall_curve") else []
     return stages.get(what) or [*with_vectors, f"metric=[{what}]", *once]

@@ -13,9 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 _OUT = re.compile(r"\[([^\]]+)\]\((?!https?:|#)(?:\.\./)*([^)#\s]+)(#[^)]*)?\)")
 ARROWS = {"higher": "higher is better", "lower": "lower is better", "match_human": "nearest to the human value is best"}
-TUTORIALS = (
-    "first_table", "own_model", "somebodys_texts", "sweep", "human_study", "server", "cluster", "own_metric",
-)  # fmt: skip
+TUTORIALS = ("first_table", "own_model", "somebodys_texts", "sweep", "human_study", "server", "cluster", "own_metric")
 
 
 def format_option_section(group: str, name: str) -> str:

@@ -186,9 +186,7 @@ COVERAGE = Study(rows=list_coverages, page="docs/statistics.md", heading=name_ta
 
 EXAMPLES, RATERS = 100, 20
 IDS = [f"study/{number:03d}" for number in range(EXAMPLES)]
-LAWS = {
-    "equal": (0.0, 0.0), "lower quality and diversity": (1.3, 1.3), "far apart": (3.3, 3.3), "farther": (3.8, 3.8)
-}  # fmt: skip
+LAWS = {"equal": (0.0, 0.0), "lower quality and diversity": (1.3, 1.3), "far apart": (3.3, 3.3), "farther": (3.8, 3.8)}
 """Shifts of quality and of the log-probability per token, in standard deviations."""
 BOUNDS = {"huse": (0.0, 2.0), "huse_q": (0.0, 2.0), "huse_d": (-1.0, 3.0)}
 SHARE = 0.3  # of the examples in a subset, as in a run

@@ -80,9 +80,8 @@ def changes(spec: Any) -> dict[str, Any]:
 
 def settings(**parts: Any) -> Settings:
     models = RunModels(
-        model=ModelSpec(**HUB), scorer=ModelSpec(**HUB),
-        embedder=EmbedderSpec(**HUB, kind="causal", pooling="last"),
-    )  # fmt: skip
+        model=ModelSpec(**HUB), scorer=ModelSpec(**HUB), embedder=EmbedderSpec(**HUB, kind="causal", pooling="last")
+    )
     texts = TextOptions(num_examples=10, max_new_tokens=8, min_new_tokens=None, samples=1, seed=0, generations=None)
     base = Settings(
         experiment="x", task=made(load_members("task")["jsonl"]), decoder=load_members("decoder")["nucleus"](),

@@ -23,9 +23,7 @@ LAYERS = (
     {"tasks"}, {"run"}, {"results"}, {"report", "rating"}, {"fidelity"}, {"app"}, {"integrations"}, {"__main__"},
 )  # fmt: skip
 """Folders of `harness/`, and `metrics/` and `tasks/`: each imports only itself and what is in a set before its own."""
-HEAVY = (
-    "torch", "transformers", "hydra", "omegaconf", "datasets", "faiss", "sklearn", "scipy", "pandas", "matplotlib",
-)  # fmt: skip
+HEAVY = ("torch", "transformers", "hydra", "omegaconf", "datasets", "faiss", "sklearn", "scipy", "pandas", "matplotlib")
 MAY_USE_HYDRA = ("harness.app.", "harness.report.cli", "integrations.")
 OWN = sorted(p for top in ("harness", "metrics", "tasks", "openended/integrations") for p in (ROOT / top).rglob("*.py"))
 FILES = OWN + sorted((ROOT / "scripts").rglob("*.py"))

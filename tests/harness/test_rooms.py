@@ -31,10 +31,7 @@ EXTENSIONS = {
     "vllm": ("harness/backends/vllm", "model=vllm model.path=x"),
     "servers": ("harness/backends/openai", "model=openai model.path=x"),
     "ray": ("harness/backends/ray harness/app/hydra/ray_launcher.py", "-m seed=0,1 hydra/launcher=ray"),
-    "denoisers": (
-        "harness/backends/denoiser conf/model/docs-mlm.yaml",
-        "decoder=mdlm",
-    ),
+    "denoisers": ("harness/backends/denoiser conf/model/docs-mlm.yaml", "decoder=mdlm"),
     "rating": ("harness/rating harness/app/commands/rate.py harness/app/hydra/study_runs.py", "rate new"),
     "judgments": (
         (
@@ -44,9 +41,7 @@ EXTENSIONS = {
         "metric=[huse]",
     ),
     "findings": ("harness/report/findings conf/report/findings.yaml", "report --layout findings"),
-    "exports": (
-        "harness/report/exports harness/app/commands/export.py", "export x --format zip"
-    ),
+    "exports": ("harness/report/exports harness/app/commands/export.py", "export x --format zip"),
     "trackers": (
         (
             "harness/report/trackers conf/tracker/trackio.yaml conf/tracker/wandb.yaml conf/tracker/mlflow.yaml "
@@ -69,9 +64,7 @@ EXTENSIONS = {
         ),
         "-m hydra/sweeper=optuna",
     ),
-    "audit": (
-        "harness/audit harness/run/audit.py harness/report/audit.py harness/app/commands/audit.py", "audit x"
-    ),
+    "audit": ("harness/audit harness/run/audit.py harness/report/audit.py harness/app/commands/audit.py", "audit x"),
     "fidelity": ("harness/fidelity", "fidelity x y --texts z"),
     "decisions": ("harness/app/hydra/decide.py", "-m decoder=greedy,nucleus 'decide=nucleus>greedy: mauve'"),
     "stress": ("harness/app/commands/stress.py conf/metric/stress.yaml conf/report/stress.yaml", "stress"),
@@ -82,7 +75,7 @@ EXTENSIONS = {
         ),
         "decoder=beam",
     ),
-}  # fmt: skip
+}
 
 
 def run_python(*words: str, at: Path, cwd: Path) -> subprocess.CompletedProcess[str]:

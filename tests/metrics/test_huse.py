@@ -67,8 +67,8 @@ def test_distances_that_are_equal_but_for_rounding_tie():
     """0.1 + 0.2 is not 0.3 in floating point; as ratings they are, and both neighbors of 0.2 are equally far."""
     ratings = [0.1, 0.2, 0.1 + 0.2, 5.0, 5.1, 5.2]
     margins = huse(
-        judgments=ratings, log_probs=[-1, -2, -3, -4, -5, -6], lengths=[1] * 6, is_model=[1, 1, 0, 0, 0, 1], k=1,
-    ).errors_q  # fmt: skip
+        judgments=ratings, log_probs=[-1, -2, -3, -4, -5, -6], lengths=[1] * 6, is_model=[1, 1, 0, 0, 0, 1], k=1
+    ).errors_q
     assert margins[1] == 1.0  # model and human tie: the vote goes to human
 
 

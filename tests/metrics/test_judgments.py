@@ -358,9 +358,7 @@ def test_standard_errors_invert_the_numerical_curvature(n, seed):
     def at(move):
         return slow.log_likelihood(wins, (fit.scores + move).tolist())
 
-    curvature = np.array([
-        [-(at(a + b) - at(a - b) - at(b - a) + at(-a - b)) / 4e-6 for b in step] for a in step
-    ])  # fmt: skip
+    curvature = np.array([[-(at(a + b) - at(a - b) - at(b - a) + at(-a - b)) / 4e-6 for b in step] for a in step])
     projection = np.eye(n) - 1 / n
     np.testing.assert_allclose(fit.covariance @ curvature, projection, atol=1e-3)
     np.testing.assert_allclose(fit.covariance.sum(axis=1), 0, atol=1e-9)

@@ -22,7 +22,7 @@ from openended.harness.models import (
     load_template,
     load_tokenizer,
     tokenize_texts,
-)  # fmt: skip
+)
 from openended.harness.models.score import compute_token_nll
 from openended.harness.models.transformers import load_embedder
 from openended.metrics.vendi import vendi

@@ -60,9 +60,9 @@ def test_the_beginning_of_own_texts_is_the_prompt(tmp_path, name):
     cut = {"path": path, "text_field": "body", "prompt_length": 3, "prompt_unit": "words"}
     task = JsonLines(**cut) if name == "jsonl" else Texts(**cut)
     examples, skipped = read_counted(task)
-    assert [e.id for e in examples] == (["jsonl/a0", "jsonl/a1", "jsonl/a2"] if name == "jsonl" else [
-        "texts/000000", "texts/000001", "texts/000002"
-    ])  # fmt: skip
+    assert [e.id for e in examples] == (
+        ["jsonl/a0", "jsonl/a1", "jsonl/a2"] if name == "jsonl" else ["texts/000000", "texts/000001", "texts/000002"]
+    )
     assert (examples[0].prompt, examples[0].human) == ("one two three", " four five six 0")
     assert skipped == {"no longer than 3 words": 1}
     assert task.paired

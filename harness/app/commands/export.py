@@ -8,10 +8,10 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from openended.harness import core
-from openended.harness.app.commands.store import find_named_entries
 from openended.harness.core import OUTPUTS, Arguments, DataError, SpecError, StoreError, make_main
 from openended.harness.report import FORMATS, export_results
 from openended.harness.results import read_grids, resolve_report_request
+from openended.harness.storage import find_named_entries
 
 MAX_LISTED_FILES = 10
 _EXAMPLE = "openended export p-sweep p-sweep.zip"

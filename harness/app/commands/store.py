@@ -1,12 +1,11 @@
 """`openended store [check|gc|push URL|pull URL]`: list, verify, clean up or share the store."""
 
 import argparse
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from openended.harness.core import OUTPUTS, Arguments, DataError, StoreError, make_main, print_line
-from openended.harness.storage import RECORD, STAGES, RemoteStore, check_store, collect_garbage, read_record
+from openended.harness.storage import STAGES, RemoteStore, check_store, collect_garbage, find_named_entries
 
 _ARGUMENTS: Arguments = {
     "action": {
@@ -65,16 +64,6 @@ def measure_entries(root: Path) -> dict[str, int]:
         for folder in folders
         if len(folder.name) == 64  # not what was moved aside
     }
-
-
-def find_named_entries(runs: Path) -> dict[str, set[str]]:
-    """Return name of runs → names of the store entries in their records."""
-    entries: dict[str, set[str]] = defaultdict(set)
-    for path in sorted(runs.glob(f"*/*/{RECORD}")):
-        record = read_record(path)
-        inputs = {entry for name, entry in record.inputs.items() if name != "task"}
-        entries[path.parent.parent.name] |= inputs | {row.artifact for row in record.results if row.artifact}
-    return dict(entries)
 
 
 def format_sizes(sizes: Mapping[str, int], names: Mapping[str, set[str]]) -> Iterator[str]:

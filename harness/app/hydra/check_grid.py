@@ -81,7 +81,8 @@ def check_layout(jobs: Sequence[Job]) -> None:
         return
     layout = build_layout(settings[0].report, "report")
     layout.check_metrics({metric.name for s in settings for metric in s.metrics})
-    names = {"system", "metric", *(option.name for option in fields(settings[0]))}
+    parts = (settings[0], settings[0].texts, settings[0].models)
+    names = {"system", "metric", *(option.name for part in parts for option in fields(part))}
     for axis in {*layout.rows, *layout.columns, *layout.tables} - names:
         if "." not in axis and get_close_matches(axis, names, n=1, cutoff=0.8):
             raise core.SpecError(f"report: no job has the axis {axis!r}{core.suggest(axis, names)}")

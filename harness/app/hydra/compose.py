@@ -1,5 +1,6 @@
 """Compose the configuration of a command and of its jobs by `hydra.compose`, each set of choices once."""
 
+import copy
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +38,6 @@ from openended.harness.results import build_layout
 from openended.harness.run import NO_JUDGMENTS, JudgmentOptions, Settings, build_settings, check_name
 
 log = logging.getLogger(__name__)
-_REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _CLASSES = ("model", "decoder", "prompting", "scorer", "embedder", "metric")  # no choice sets options of other groups
 _ONLY_NAMES = ("compat", "experiment", "scoring", "using")  # groups whose choices set options of other groups
 _LONGEST_NAME = 200
@@ -86,18 +86,19 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """A configuration in plain containers, without the node `hydra`."""
+    """A configuration without the node `hydra`, and what that says of it."""
 
-    node: dict[str, Any]
+    node: Any  # a `DictConfig` as Hydra composed it, or plain containers with resolved references
     sweeper: Mapping[str, Any]  # the axes of a grid, with references
     choices: Mapping[str, Any]  # group → choice
 
     @classmethod
-    def read(cls, config: DictConfig) -> Self:
-        """Read what Hydra composed; references are not resolved."""
-        node = to_plain(config, resolve=False)
-        sweeper = node.pop("hydra").get("sweeper") or {}
-        return cls(node, sweeper, dict(config.hydra.runtime.choices))
+    def read(cls, composed: DictConfig) -> Self:
+        """Take the node `hydra` out of what Hydra composed."""
+        sweeper, choices = to_plain(composed.hydra.get("sweeper"), resolve=False), dict(composed.hydra.runtime.choices)
+        with open_dict(composed):
+            del composed["hydra"]
+        return cls(composed, sweeper, choices)
 
     @property
     def name(self) -> str:
@@ -124,8 +125,11 @@ class Composer:
             self.parser = OverridesParser.create(GlobalHydra.instance().config_loader())  # `glob(*)` reads its choices
         self._parse = lru_cache(maxsize=None)(self._parse_word)  # jobs share most of their words
         self._bases: dict[tuple[str, ...], Composition] = {}
+        """Choices → what Hydra composes of them."""
         self._exchangeable: dict[tuple[str, ...], tuple[dict[str, Any], Composition]] = {}
         """Words without choices of classes → a composition with these words, and the classes that it chooses."""
+        self._settable: dict[tuple[tuple[str, ...], ...], DictConfig] = {}
+        """(choices, options) → a copy, in which each job sets its values of these options."""
         self._command: DictConfig | None = None
         self._unused: set[str] = set()
 
@@ -161,12 +165,8 @@ class Composer:
         plain = [o for o in parsed if not o.is_sweep_override()]
         choices, values = _split(plain)
         config = self.compose(choices)
-        self._keep(choices, config)
-        try:
-            for override in values:
-                OmegaConf.update(config, str(override.key_or_group), override.value())
-        except OmegaConfBaseException:
-            self.compose([str(o.input_line) for o in plain])  # says what is wrong
+        self._keep(choices, copy.deepcopy(config))
+        self._set_values(config, values, [str(o.input_line) for o in plain])
         is_grid = line.multirun or config.hydra.mode == RunMode.MULTIRUN
         if not is_grid and any(o.is_sweep_override() for o in parsed):
             self.compose(line.words)  # refuses them
@@ -227,25 +227,30 @@ class Composer:
     def compose_plain(self, words: Sequence[str], *, complete: bool = True) -> Composition:
         """Compose a configuration and set its values; `complete` refuses one without a required value."""
         choices, values = _split([self._parse(word) for word in words])
-        base = self._compose_base(choices)
+        base, key = self._compose_base(choices), (choices, tuple(str(override.key_or_group) for override in values))
+        if key not in self._settable:
+            self._settable[key] = copy.deepcopy(base.node)
+            if self._command is not None:  # ${now:…} is one time for all jobs
+                OmegaConf.copy_cache(from_config=self._command, to_config=self._settable[key])
+        self._set_values(self._settable[key], values, words)
+        return replace(base, node=to_plain(self._settable[key], complete=complete))
+
+    def _set_values(self, config: DictConfig, values: Sequence[Override], words: Sequence[str]) -> None:
         try:
-            return replace(base, node=_set_values(base.node, values))
-        except LookupError:  # only Hydra sets these values, or says what is wrong
-            config = self.compose(words)
-        if self._command is not None:
-            OmegaConf.copy_cache(from_config=self._command, to_config=config)  # ${now:…} is one time for all jobs
-        with open_dict(config):
-            del config["hydra"]
-        return replace(base, node=to_plain(config, complete=complete))
+            for override in values:
+                OmegaConf.update(config, str(override.key_or_group), override.value())
+        except OmegaConfBaseException:
+            self.compose(words)  # says what is wrong
+            raise
 
     def _compose_base(self, words: tuple[str, ...]) -> Composition:
         if words not in self._bases:
             self._bases[words] = self._exchange_nodes(words) or self._keep(words, self.compose(words))
         return self._bases[words]
 
-    def _keep(self, words: tuple[str, ...], config: DictConfig) -> Composition:
+    def _keep(self, words: tuple[str, ...], composed: DictConfig) -> Composition:
         """Keep what Hydra composed of these words, for all words that choose other classes."""
-        self._bases[words] = base = Composition.read(config)
+        self._bases[words] = base = Composition.read(composed)
         if (split := self._split_classes(words)) is not None:
             chosen, rest = split
             earlier = self._exchangeable.get(rest)
@@ -274,17 +279,16 @@ class Composer:
         others, base = self._exchangeable.get(rest, ({}, None))
         if base is None or not others.keys() <= chosen.keys():
             return None
-        node = dict(base.node)
+        config = copy.deepcopy(base.node)
         for group, choice in chosen.items():
-            current = list(node.get(group) or {}) if group == "metric" else base.choices.get(group)
+            node = to_plain(config.get(group), resolve=False)
             try:
-                is_changed = _read_choices(group, current) != node.get(group)
-                node[group] = _read_choices(group, choice)
+                if _read_choices(group, list(node) if group == "metric" else base.choices.get(group)) != node:
+                    return None
+                OmegaConf.update(config, group, _read_choices(group, choice), merge=False)
             except LookupError:
                 return None
-            if is_changed:
-                return None
-        return Composition(node, base.sweeper, {**base.choices, **chosen})
+        return replace(base, node=config, choices={**base.choices, **chosen})
 
     def _check_code(self, decoder: Any) -> None:  # noqa: ANN401 - as composed
         """Refuse a decoder of a file that the command does not name: only what is typed runs code."""
@@ -334,49 +338,6 @@ def _read_choices(group: str, names: Any) -> dict[str, Any]:  # noqa: ANN401 - a
             raise LookupError(name)
         node.update(read_choice(group, name))
     return node
-
-
-def _set_values(plain: Mapping[str, Any], values: Sequence[Override]) -> dict[str, Any]:
-    """Set values in a copy and resolve its references, fifty times as fast as OmegaConf.
-
-    Raises:
-        LookupError: If there is no such option, a reference is not to one number or text, or a value is missing.
-    """
-    root = dict(plain)
-    for override in values:
-        *parents, name = str(override.key_or_group).split(".")
-        target = root
-        for parent in parents:
-            child = target.get(parent)
-            if not isinstance(child, dict):
-                raise LookupError(parent)
-            target[parent] = target = dict(child)
-        if isinstance(target.get(name, {}), dict | list):
-            raise LookupError(name)
-        target[name] = override.value()
-
-    def find_value(match: re.Match[str]) -> Any:  # noqa: ANN401
-        target: Any = root
-        for part in match[1].split("."):
-            target = target.get(part) if isinstance(target, dict) else None
-        kinds = int | float | str if match[0] == match.string else int | str
-        if not isinstance(target, kinds) or "$" in str(target) or target == "???":
-            raise LookupError(match[0])
-        return target
-
-    def resolve(value: Any) -> Any:  # noqa: ANN401
-        if isinstance(value, dict):
-            return {key: resolve(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [resolve(item) for item in value]
-        if not isinstance(value, str) or ("$" not in value and value != "???"):
-            return value
-        if value == "???" or "$" in _REFERENCE.sub("", value):
-            raise LookupError(value)
-        whole = _REFERENCE.fullmatch(value)
-        return find_value(whole) if whole else _REFERENCE.sub(lambda match: str(find_value(match)), value)
-
-    return {key: resolve(value) for key, value in root.items()}
 
 
 def choose_name(config: Mapping[str, Any] | DictConfig, choices: Mapping[str, Any]) -> str:

@@ -226,9 +226,7 @@ class VllmBackend(models.Backend):
         if not self._engines:
             return {}
         s = self.spec
-        facts = {
-            "vllm": find_version(), "dtype": s.dtype, "quantization": s.quantization, **self.engine.describe(),
-        }  # fmt: skip
+        facts = {"vllm": find_version(), "dtype": s.dtype, "quantization": s.quantization, **self.engine.describe()}
         return {"engine": facts} | ({"notes": [f"{s.title}: vLLM {find_version()}"]} if self._wrote else {})
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:

@@ -13,8 +13,8 @@ T = TypeVar("T")
 MOST = 20  # systems that one figure can show distinctly
 FAR = 20  # times the smallest value: an axis is logarithmic from there on
 Mark = Literal[
-    "line", "curve", "path", "dots", "step", "bars", "columns", "cross", "span", "ellipse", "region", "cells", "plane",
-]  # fmt: skip
+    "line", "curve", "path", "dots", "step", "bars", "columns", "cross", "span", "ellipse", "region", "cells", "plane"
+]
 """How a series is drawn. `line`, `curve` (few markers): with a band; `path`, `dots`: with error bars; `step`; `bars`:
 across; `columns`; `cross`: lines through a point, across the panel; `span`: a line across, with a band; `ellipse`: two
 standard deviations; `region`: a filled area; `cells`: of a heat map; `plane`: shaded, with the line of 0."""

@@ -48,9 +48,9 @@ def test_a_result_is_a_short_line_a_table_a_frame_and_a_report(result, tmp_path)
     assert repr(result).startswith("<Evaluation: 2 systems (greedy, nucleus), 7 metrics (compression_ratio, ")
     assert repr(result.results["greedy"]["zipf"]).startswith("<zipf: zipf=")
     table = result.table(metrics=("zipf",))
-    assert [line.split()[0] for line in table.splitlines() if line.split()[:1] and line.split()[0] in result.values] == [
-        "human", "greedy", "nucleus",
-    ]  # fmt: skip
+    assert [
+        line.split()[0] for line in table.splitlines() if line.split()[:1] and line.split()[0] in result.values
+    ] == ["human", "greedy", "nucleus"]
     assert table.count("24 texts") == 1, "one warning for one cause"
     short = result.to_pandas()
     assert list(short.columns) == ["system", "metric", "key", "value", "low", "high"]

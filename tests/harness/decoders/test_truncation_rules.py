@@ -186,7 +186,7 @@ CASES = [
         Xtc(threshold=0.03, temperature=0.7, temperature_order="after"),
         lambda z: oracle.xtc(z, 0.03, 0.5, temperature=0.7),
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("decoder", "by_hand"), CASES, ids=lambda c: getattr(c, "title", ""))

@@ -36,7 +36,7 @@ from tests.helpers import (
     scoring,
     tiny_masked_model,
     tiny_model,
-)  # fmt: skip
+)
 from tests.lazy import torch
 
 # Tokenizers: begin tokens and continuations as a model would write them; texts read piece by piece

@@ -24,7 +24,6 @@ from openended.harness.results import (
     label_systems,
     read_grid,
     read_grids,
-    read_search,
     resolve_report_request,
 )
 from openended.harness.results.frame import (
@@ -435,13 +434,13 @@ def test_lost_records_of_a_grid_are_named_until_their_runs_are_written_again(out
 @pytest.mark.parametrize("content", ["", "{", "[1]", '{"total": 4'])
 def test_a_damaged_bookkeeping_file_is_left_aside_with_a_warning(content, outputs, caplog, capsys):
     grid = outputs / "grids/mine/20260102T000000"
-    for name in ("grid.json", "search.json", "decisions.json"):
+    for name in ("grid.json", "decisions.json"):
         (grid / name).write_text(content)
     found = resolve_report_request(["mine"], outputs)
     assert found.options == {"title": "Old"}
     assert f"{grid}/grid.json: damaged, left aside" in caplog.text
-    assert (read_search(grid), read_decision_plan(grid)) == (None, None)
-    assert caplog.text.count("damaged, left aside") == 3
+    assert read_decision_plan(grid) is None
+    assert caplog.text.count("damaged, left aside") == 2
     assert [p.name for p in resolve_report_request([str(grid)], outputs).paths] == [read_grid(grid).runs()[0].name]
     assert status.main(["--outputs", str(outputs)]) == 0
     assert "1 of ? done" in capsys.readouterr().out

@@ -272,9 +272,7 @@ def test_the_prompt_is_scored_and_embedded_where_the_scope_says_so(source, read)
 
 def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, source, executor, make_table):
     reader: TextReader = make_table().reader
-    facts = reader.write_q(
-        tmp_path, {"rows": executor.locate(source())}, SPEC, Nucleus(p=0.9), 1, "", entropy=False
-    )  # fmt: skip
+    facts = reader.write_q(tmp_path, {"rows": executor.locate(source())}, SPEC, Nucleus(p=0.9), 1, "", entropy=False)
     got = load_next_token(tmp_path)
     assert facts["n"] == 3
     prompts, tails = ragged([[1, 2]] * 3), ragged([[3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6, 7]])

@@ -18,7 +18,7 @@ from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.core.spec import OUT_OF_DOMAIN, parse_signature
 from openended.harness.models import ModelSpec
 from openended.harness.run.facts import describe_token_ids
-from openended.harness.run.measure import MeasureStage
+from openended.harness.run.measure import Measurement, MeasureStage
 from openended.harness.run.pipeline import RunTexts, make_texts, run
 from openended.harness.run.players import JudgmentSource
 from openended.harness.run.settings import JudgmentOptions, build_settings
@@ -100,7 +100,7 @@ def start(tmp_path: Path) -> Any:
             options = fact_options(changed)
             measures = MeasureStage(options, texts.features, changed.intervals, others)
             model = texts.human_rows if human or system == "human" else texts.model_rows
-            measurement = measures.declare(metric, system, texts.human_rows, model)
+            measurement = measures.declare(Measurement(metric, system, texts.human_rows, model))
             if measurement.step is not None:
                 executor.run(measurement.step)
             return executor.state(measurement.step) if plan_only else measurement.read_result(options, executor)
@@ -182,7 +182,7 @@ def test_a_mistake_in_a_metric_is_told_and_nothing_is_kept(start, caplog):
         (lambda r: replace(r, arrays={"x": np.array([{}])}), "array x: expected numbers, got object"),
         (lambda _: sys.exit(0), "failed with SystemExit: 0"),
     ],
-)  # fmt: skip
+)
 def test_a_result_that_cannot_be_shown_is_a_failure(start, change, message):
     _, measure = start()
     got = measure(probe(evaluate=lambda self, *given: change(Probe.evaluate(self, *given))))

@@ -9,6 +9,7 @@ from openended.harness.app.hydra.grid_state import mark_interrupted
 from openended.harness.core import write_json
 from openended.harness.core.temporary_files import create_temporary_name
 from openended.harness.results.grids import read_grid
+from openended.harness.storage import find_named_entries
 
 
 @pytest.mark.slow
@@ -98,7 +99,7 @@ def test_sizes_by_stage_and_by_name(here, capsys):
     assert "stage      generate          3 entries" in said
     assert "runs       p-sweep: " in said
     assert "unnamed    0 entries" in said
-    sizes, names = store.measure_entries(here / "outputs/store"), store.find_named_entries(here / "outputs/runs")
+    sizes, names = store.measure_entries(here / "outputs/store"), find_named_entries(here / "outputs/runs")
     assert names["p-sweep"] == set(sizes)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from openended.harness.app.hydra.check_grid import check_layout
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import Composer, choose_name
 from openended.harness.app.hydra.grid import compose_series, list_jobs
@@ -83,7 +84,9 @@ SHOWN = [f"{kind}{number}" for kind, numbers in PAPERS.items() for number in num
 def test_experiments_using_docs_run_on_the_bundled_data_and_models(composer):
     assert set(SHOWN) <= set(options("experiment"))
     for name in SHOWN:
-        settings = composer.compose_job([f"experiment={name}_docs"]).settings
+        job = composer.compose_job([f"experiment={name}_docs"])
+        check_layout([job])
+        settings = job.settings
         rated = settings.judgments.file is not None and [metric.name for metric in settings.metrics] in (
             ["huse"],
             ["bradley_terry"],

@@ -6,13 +6,17 @@ import sys
 import pytest
 
 from openended.harness.app.hydra.search import Search
-from openended.harness.core import temporary_files
-from openended.harness.results import read_search
+from openended.harness.core import decode, read_json, temporary_files
+from openended.harness.results import SearchResult
 from tests.helpers import openended
 
 SMALL = ["metric=[distinct_n]", "num_examples=8", "max_new_tokens=6", "toward_human=[distinct_1]"]
 SPACE = ["decoder=nucleus,top_k", "spaces.nucleus.p=interval(0.5,1)", "spaces.top_k.k=tag(log,int(interval(2,500)))"]
 SEARCH = ["-m", "hydra/sweeper=optuna", "name=s", *SMALL, *SPACE, "trials=4"]
+
+
+def read_search(grid):
+    return decode(SearchResult, read_json(grid / "search.json"), "search")
 
 
 def only_grid(folder):

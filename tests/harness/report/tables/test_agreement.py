@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openended.harness import results as measured
-from openended.harness.core import DataError, Example, list_bundled_choices, load_members
+from openended.harness.core import DataError, Example, decode, list_bundled_choices, load_members, read_json
 from openended.harness.report import build_search_tables
 from openended.harness.report.build import make_tables
 from openended.harness.report.figures.search import show_search
@@ -358,5 +358,4 @@ def test_figures_are_drawn_of_what_there_is():
 
 def test_the_file_holds_all_of_it(tmp_path):
     measured.save_search(tmp_path, ONE)
-    assert measured.read_search(tmp_path) == ONE
-    assert measured.read_search(tmp_path / "none") is None
+    assert decode(SearchResult, read_json(tmp_path / "search.json"), "search") == ONE

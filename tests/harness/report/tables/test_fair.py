@@ -113,9 +113,7 @@ def report(tmp_path_factory):
 def test_every_decoder_has_the_same_number_of_settings(report):
     table = report[1]["fair-best-mauve"]
     assert [row.label for row in table.rows] == ["nucleus", "min_p"]
-    assert [c.title for c in table.columns] == [
-        "settings", "N=1", "N=2", "N=3", "N=3, same seeds", "best setting",
-    ]  # fmt: skip
+    assert [c.title for c in table.columns] == ["settings", "N=1", "N=2", "N=3", "N=3, same seeds", "best setting"]
     nucleus, min_p = read_cells(table).values()
     assert nucleus["N=1"].value == pytest.approx(0.88, abs=1e-3)
     assert nucleus["N=3"].value == pytest.approx(0.94, abs=2e-3)
