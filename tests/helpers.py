@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.core import Features, Metric, Need, Ragged, Side
+from openended.harness.core import Features, Generation, Metric, Need, Ragged, Side
 from openended.harness.decoders.base import Decoder, GenerationRequest, Prompt, QDecoder
 from openended.harness.models import EmbedderSpec, ModelSpec
 from openended.harness.models.requests import EmbeddingRequest, QStatisticsRequest, ScoringRequest, TextVectors
@@ -230,6 +231,19 @@ def _make_composer() -> Any:
 def generation(prompts: Sequence[Prompt], decoder: Decoder, **options: Any) -> GenerationRequest:
     """Return what a backend is asked for to continue prompts."""
     return GenerationRequest(prompts=prompts, decoder=decoder, **options)
+
+
+def generate(
+    lm: Any, prompts: Sequence[Prompt], decoder: Decoder, advance: Any = None, **options: Any
+) -> list[Generation]:
+    """Continue prompts with a backend or a model in memory; the texts come in the order of examples and samples."""
+    from openended.harness.generation import generate_texts
+    from openended.harness.models import LanguageModel
+
+    texts: list[Generation] = []
+    run = partial(generate_texts, lm) if type(lm) is LanguageModel else lm.generate
+    run(generation(prompts, decoder, **options), texts.extend, advance)
+    return sorted(texts, key=lambda g: (g.example_id, g.sample))
 
 
 def scoring(prompts: Ragged, continuations: Ragged, **options: Any) -> ScoringRequest:

@@ -103,21 +103,12 @@ def gather_outputs(model: Module) -> torch.device:
     devices = (getattr(model, "hf_device_map", None) or {"": "cpu"}).values()
     device = torch.device(next((p for p in devices if str(p) not in ("cpu", "disk")), "cpu"))
     if has_many_devices(model):
+        from accelerate.utils import send_to_device
+
         parts = {id(p): p for p in (model.base_model, model.get_decoder(), model.get_output_embeddings())}
         for part in parts.values():
-            part.register_forward_hook(lambda _module, _inputs, out: _move_outputs(out, device))
+            part.register_forward_hook(lambda _module, _inputs, out: send_to_device(out, device))
     return device
-
-
-def _move_outputs(out: Module, device: torch.device) -> Module:
-    if hasattr(out, "to"):
-        return out.to(device)
-    for name in ("last_hidden_state", "logits"):
-        if getattr(out, name, None) is not None:
-            out[name] = out[name].to(device)
-    if getattr(out, "hidden_states", None) is not None:
-        out["hidden_states"] = tuple(states.to(device) for states in out.hidden_states)
-    return out
 
 
 _HEADS = (

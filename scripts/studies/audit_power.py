@@ -18,7 +18,7 @@ from openended.harness.core import F64, I64, Ragged
 from openended.harness.decoders import apply_penalties, compute_dense_q, parse_q_decoder
 from openended.harness.models import LanguageModel, ModelSpec, TextRequest, load_model
 from openended.harness.run.audit import FALSE_ALARM_RATE
-from scripts.studies.study import Row, Study
+from scripts.studies.study import Study
 
 PROMPT, NEW = 16, 64  # tokens
 NOISE = 0.1  # standard deviation of the noise on logits
@@ -114,27 +114,14 @@ def audit(engines: tuple[Engine, ...], requested: Engine, texts: int, number: in
     return failed, bool(checks.find_failures(findings, FALSE_ALARM_RATE))
 
 
-def count_failures(
-    title: str, engines: tuple[Engine, ...], requested: Engine, texts: int, audits: int
-) -> Iterator[Row]:
-    """Yield the row of an engine: the share of audits that fail, as a command and in a run, and the checks that do."""
-
-    def compute() -> Iterator[list[str]]:
-        failures = [audit(engines, requested, texts, number) for number in range(audits)]
-        counts = Counter(check for failed, _ in failures for check in failed)
-        shares = [np.mean([bool(failed) for failed, _ in failures]), np.mean([fails for _, fails in failures])]
-        most = ", ".join(f"{check} {number}" for check, number in counts.most_common(3))
-        yield [title, *(f"{share:.1%}" for share in shares), str(audits), most]
-
-    yield title, compute
-
-
 HONEST_DECODERS = (
     "ancestral", "greedy", "top_k,k=1", "top_k,k=50", "min_p,p=0.1", "nucleus,p=0.95", "typical",
     "ancestral,repetition_penalty=1.1",
 )  # fmt: skip
 HALF_DECODERS = "nucleus,p=0.95", "top_k,k=50", "min_p,p=0.1"
-FAULTY: Mapping[str, tuple[tuple[Engine, ...], Engine]] = {
+Audited = tuple[tuple[Engine, ...], Engine]
+"""Engines of equal parts of the texts, and the requested engine."""
+FAULTY: Mapping[str, Audited] = {
     **{
         f"hidden {words.partition(',')[2]}": ((Engine(decoder=words),), Engine())
         for words in ("temperature,temperature=0.95", "temperature,temperature=0.98", "nucleus,p=0.98", "top_k,k=200")
@@ -152,31 +139,32 @@ FAULTY: Mapping[str, tuple[tuple[Engine, ...], Engine]] = {
     "logits with new noise of 0.1 for every token": ((Engine(new_noise=NOISE),), Engine()),
     "chat template applied twice": ((Engine(templates=2),), Engine(templates=1)),
 }
-"""Name of a fault → engines of equal parts of the texts, and the requested engine."""
+"""Faults, at temperature 1 without truncation unless it needs another decoder."""
+HONEST_ENGINES = {words: ((Engine(decoder=words),), Engine(decoder=words)) for words in HONEST_DECODERS}
+HALF_ENGINES: Mapping[str, Audited] = {
+    f"{dtype}, {reference} reference, {words}": (
+        (Engine(dtype=dtype, decoder=words),), Engine(dtype=reference, decoder=words)
+    )
+    for dtype in ("bfloat16", "float16")
+    for reference in ("float32", dtype)
+    for words in HALF_DECODERS
+}  # fmt: skip
+"""Honest engines in half precision, against references in float32 and in their precision."""
 
 
-def list_faults(texts: int = 320, audits: int = 20) -> Iterator[Row]:
-    """Yield a row for each fault, at temperature 1 without truncation unless it needs another decoder."""
-    for title, (engines, requested) in FAULTY.items():
-        yield from count_failures(title, engines, requested, texts, audits)
+def count_failures(title: str, texts: int = 320, audits: int = 20) -> Iterator[list[str]]:
+    """Yield the row of an engine: the share of audits that fail, as a command and in a run, and the checks that do."""
+    engines, requested = {**FAULTY, **HONEST_ENGINES, **HALF_ENGINES}[title]
+    failures = [audit(engines, requested, texts, number) for number in range(audits)]
+    counts = Counter(check for failed, _ in failures for check in failed)
+    shares = [np.mean([bool(failed) for failed, _ in failures]), np.mean([fails for _, fails in failures])]
+    most = ", ".join(f"{check} {number}" for check, number in counts.most_common(3))
+    yield [title, *(f"{share:.1%}" for share in shares), str(audits), most]
 
 
-def list_honest(texts: int = 320, audits: int = 20) -> Iterator[Row]:
-    """Yield a row for each decoder of an engine without a fault."""
-    for words in HONEST_DECODERS:
-        yield from count_failures(words, (Engine(decoder=words),), Engine(decoder=words), texts, audits)
-
-
-def list_half(texts: int = 320, audits: int = 20) -> Iterator[Row]:
-    """Yield a row for each honest engine in half precision, against references in float32 and in its precision."""
-    for dtype in ("bfloat16", "float16"):
-        for reference in ("float32", dtype):
-            for words in HALF_DECODERS:
-                engines = (Engine(dtype=dtype, decoder=words),)
-                requested = Engine(dtype=reference, decoder=words)
-                yield from count_failures(f"{dtype}, {reference} reference, {words}", engines, requested, texts, audits)
-
-
-FAULTS = Study(rows=list_faults, page="docs/engines.md", heading="audits: faults")
-HONEST = Study(rows=list_honest, page="docs/engines.md", heading="audits: honest")
-HALF = Study(rows=list_half, page="docs/engines.md", heading="audits: half")
+FAULTS, HONEST, HALF = (
+    Study(titles=lambda engines=engines: engines, compute=count_failures, page="docs/engines.md", heading=heading)
+    for engines, heading in (
+        (FAULTY, "audits: faults"), (HONEST_ENGINES, "audits: honest"), (HALF_ENGINES, "audits: half")
+    )
+)  # fmt: skip

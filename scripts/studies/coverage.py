@@ -15,7 +15,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from openended.harness.core import (
 )
 from openended.harness.core.resampling import WILSON
 from openended.metrics.huse import Huse, PairRatings, huse
-from scripts.studies.study import ROOT, Row, Study, read_rows, split_row
+from scripts.studies.study import ROOT, Study, read_rows, split_row
 from scripts.studies.worlds import MODEL, draw, draw_passages, load_pool
 
 MARKS = ROOT / "harness/report/tables/coverage.yaml"
@@ -129,33 +128,32 @@ def count_needed_samples(metric: Metric) -> int:
     return 0
 
 
-def list_coverages(
-    worlds: int = 400, n: int = 200, texts: str = "made-up", samples: int = 0, fixed_tokens: int = 0,
+def list_metrics() -> list[str]:
+    """Return the names of the metrics that read texts."""
+    return sorted(name for name, cls in load_members("metric").items() if getattr(cls, "family", "") != "human")
+
+
+def compute_coverages(
+    name: str, worlds: int = 400, n: int = 200, texts: str = "made-up", samples: int = 0, fixed_tokens: int = 0,
     seconds: float = math.inf,
-) -> Iterator[Row]:  # fmt: skip
-    """Yield a row for each value of every metric; shares outside 92 to 98 %, or 4 to 6 %, are bold.
+) -> Iterator[list[str]]:  # fmt: skip
+    """Yield a row for each value of a metric; shares outside 92 to 98 %, or 4 to 6 %, are bold.
 
     texts: made-up, docs, or a file of references and generations; samples: texts per prompt (default: as many as the
     metric needs); fixed_tokens: texts are cut to this length where a metric can; seconds: of CPU time for each metric.
     """
-
-    def compute(name: str, cls: Any) -> Iterator[list[str]]:  # noqa: ANN401 - a metric's class
-        cut = {"fixed_tokens": fixed_tokens} if fixed_tokens and hasattr(cls, "fixed_tokens") else {}
-        metric: Metric = cls(**cut)
-        title = f"{name} ({samples} samples)" if samples > 1 and metric.least_samples == 1 else name
-        for shares in simulate(metric, n, worlds, texts=texts, samples=samples, seconds=seconds):
-            if shares.key in LEFT_OUT:
-                continue
-            percents = [
-                "–" if math.isnan(share) else f"{100 * share:.1f}" if low <= share <= high else f"**{100 * share:.1f}**"
-                for share, low, high in ((shares.coverage, 0.92, 0.98), (shares.false_positives, 0.04, 0.06))
-            ]
-            ratio = "–" if math.isnan(shares.error_ratio) else f"{shares.error_ratio:.2f}"
-            yield [title, shares.key, shares.method, str(n), str(shares.intervals), *percents, ratio]
-
-    for name, cls in sorted(load_members("metric").items()):
-        if getattr(cls, "family", "") != "human":
-            yield name, partial(compute, name, cls)
+    cls: Any = load_members("metric")[name]
+    metric: Metric = cls(**({"fixed_tokens": fixed_tokens} if fixed_tokens and hasattr(cls, "fixed_tokens") else {}))
+    title = f"{name} ({samples} samples)" if samples > 1 and metric.least_samples == 1 else name
+    for shares in simulate(metric, n, worlds, texts=texts, samples=samples, seconds=seconds):
+        if shares.key in LEFT_OUT:
+            continue
+        percents = [
+            "–" if math.isnan(share) else f"{100 * share:.1f}" if low <= share <= high else f"**{100 * share:.1f}**"
+            for share, low, high in ((shares.coverage, 0.92, 0.98), (shares.false_positives, 0.04, 0.06))
+        ]
+        ratio = "–" if math.isnan(shares.error_ratio) else f"{shares.error_ratio:.2f}"
+        yield [title, shares.key, shares.method, str(n), str(shares.intervals), *percents, ratio]
 
 
 def write_marks(page: Path, marks: Path = MARKS) -> None:
@@ -179,7 +177,10 @@ def name_table(options: dict[str, Any]) -> str:
     return heading + (f", {options['fixed_tokens']} tokens each" if options["fixed_tokens"] else "")
 
 
-COVERAGE = Study(rows=list_coverages, page="docs/statistics.md", heading=name_table, columns=(0, 3), finish=write_marks)
+COVERAGE = Study(
+    titles=list_metrics, compute=compute_coverages, page="docs/statistics.md", heading=name_table, columns=(0, 3),
+    finish=write_marks,
+)  # fmt: skip
 
 # HUSE: studies of 100 examples with a human and a model text and 20 ratings per text, from 1 to 6. A text has a quality
 # and a log-probability per token, both normal; those of the model are shifted.
@@ -202,32 +203,27 @@ def draw_study(rng: np.random.Generator, quality: float, diversity: float) -> Pa
     return PairRatings(tuple(IDS), ratings, log_probs, lengths)
 
 
-def list_huse_coverages(worlds: int = 300) -> Iterator[Row]:
-    """Yield a row for each law: mean HUSE, and coverage and error of HUSE, HUSE-Q and HUSE-D in many studies."""
-
-    def compute(number: int, law: str) -> Iterator[list[str]]:
-        rule, plan = Huse(), Plan()
-        values: dict[str, list[float]] = {name: [] for name in BOUNDS}
-        intervals: dict[str, list[tuple[float, Interval]]] = {name: [] for name in BOUNDS}
-        for world in range(worlds):
-            rated = draw_study(np.random.default_rng([number, world]), *LAWS[law])
-            scores = huse(**rated.columns(), k=rule.k)
-            subsets = rule.score(rated, *[plan.subsets(IDS, SHARE)] * 2)
-            for name, bounds in BOUNDS.items():
-                values[name].append(float(getattr(scores, name)))
-                replicates = plan.build_subset_replicates(IDS, SHARE, subsets[name])
-                rows = {"huse": 2 * scores.errors, "huse_q": 2 * scores.errors_q}.get(name)
-                interval = estimate_interval(replicates, values[name][-1], bounds, rows, is_share=True)
-                intervals[name] += [(values[name][-1], interval)] if interval is not None else []
-        shares = [count_shares(name, values[name], intervals[name], (), 1.0) for name in BOUNDS]
-        covered, ratios = (
-            ", ".join(cells)
-            for cells in zip(*((f"{100 * s.coverage:.1f}", f"{s.error_ratio:.2f}") for s in shares), strict=True)
-        )
-        yield [law, f"{np.mean(values['huse']):.2f}", f"{covered} %", ratios]
-
-    for number, law in enumerate(LAWS):
-        yield law, partial(compute, number, law)
+def compute_huse_coverage(law: str, worlds: int = 300) -> Iterator[list[str]]:
+    """Yield the row of a law: mean HUSE, and coverage and error of HUSE, HUSE-Q and HUSE-D in many studies."""
+    rule, plan, number = Huse(), Plan(), list(LAWS).index(law)
+    values: dict[str, list[float]] = {name: [] for name in BOUNDS}
+    intervals: dict[str, list[tuple[float, Interval]]] = {name: [] for name in BOUNDS}
+    for world in range(worlds):
+        rated = draw_study(np.random.default_rng([number, world]), *LAWS[law])
+        scores = huse(**rated.columns(), k=rule.k)
+        subsets = rule.score(rated, *[plan.subsets(IDS, SHARE)] * 2)
+        for name, bounds in BOUNDS.items():
+            values[name].append(float(getattr(scores, name)))
+            replicates = plan.build_subset_replicates(IDS, SHARE, subsets[name])
+            rows = {"huse": 2 * scores.errors, "huse_q": 2 * scores.errors_q}.get(name)
+            interval = estimate_interval(replicates, values[name][-1], bounds, rows, is_share=True)
+            intervals[name] += [(values[name][-1], interval)] if interval is not None else []
+    shares = [count_shares(name, values[name], intervals[name], (), 1.0) for name in BOUNDS]
+    covered, ratios = (
+        ", ".join(cells)
+        for cells in zip(*((f"{100 * s.coverage:.1f}", f"{s.error_ratio:.2f}") for s in shares), strict=True)
+    )
+    yield [law, f"{np.mean(values['huse']):.2f}", f"{covered} %", ratios]
 
 
-HUSE = Study(rows=list_huse_coverages, page="docs/metrics/huse.md", heading="measured")
+HUSE = Study(titles=lambda: LAWS, compute=compute_huse_coverage, page="docs/metrics/huse.md", heading="measured")

@@ -4,16 +4,16 @@ Differences are measured on a metric's own scale: 0 is the best possible value, 
 """
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 
 import numpy as np
 
 from openended.harness.core import F64, Features, Metric, Side, UndefinedMetric, load_members
 from openended.metrics.families import TwoSample
-from scripts.studies.study import Row, Study
+from scripts.studies.study import Study
 
 TOLERANCE = 0.05  # of the metric's scale
 SEEDS = 6
@@ -89,8 +89,10 @@ def sample_with_bad(share: float, distance: float) -> Sample:
     return sample
 
 
-def list_probes(n: int, dimension: int) -> Iterator[Probe]:
-    """Yield every value of every two-sample metric of embeddings that has a best value."""
+@functools.cache
+def list_probes(n: int = 60, dimension: int = 4) -> dict[str, Probe]:
+    """Return title → every value of every two-sample metric of embeddings that has a best value."""
+    probes = {}
     for cls in load_members("metric").values():
         if not issubclass(cls, TwoSample) or cls.least_samples > 1 or cls.sides != "two":
             continue
@@ -101,7 +103,9 @@ def list_probes(n: int, dimension: int) -> Iterator[Probe]:
         values = probe.compute(sample_normal(rng, n, dimension), sample_normal(rng, n, dimension))
         for key in COLUMNS.get(metric.name) or [k for k in values if k in metric.titles or k == metric.name]:
             if metric.best_of(key) != "none":
-                yield dataclasses.replace(probe, key=key)
+                title = f"`{metric.name}`" if key == metric.name else f"`{metric.name}.{key}`"
+                probes[title] = dataclasses.replace(probe, key=key)
+    return probes
 
 
 def check_probe(probe: Probe) -> dict[str, bool]:
@@ -142,18 +146,12 @@ def check_probe(probe: Probe) -> dict[str, bool]:
     }  # fmt: skip
 
 
-def list_checks(n: int = 300, dimension: int = 16) -> Iterator[Row]:
-    """Yield a row for each value of every two-sample metric of embeddings: which checks it passes, and how many."""
-
-    def compute(title: str, probe: Probe) -> Iterator[list[str]]:
-        warnings.simplefilter("ignore")
-        if checks := check_probe(probe):
-            marks = ["✓" if passed else "–" for passed in checks.values()]
-            yield [title, *marks, f"{sum(checks.values())} of {len(checks)}"]
-
-    for probe in list_probes(n, dimension):
-        title = probe.metric.name if probe.key == probe.metric.name else f"{probe.metric.name}.{probe.key}"
-        yield f"`{title}`", partial(compute, f"`{title}`", probe)
+def compute_checks(title: str, n: int = 300, dimension: int = 16) -> Iterator[list[str]]:
+    """Yield the row of a value of a two-sample metric of embeddings: which checks it passes, and how many."""
+    warnings.simplefilter("ignore")
+    if checks := check_probe(dataclasses.replace(list_probes()[title], n=n, dimension=dimension)):
+        marks = ["✓" if passed else "–" for passed in checks.values()]
+        yield [title, *marks, f"{sum(checks.values())} of {len(checks)}"]
 
 
-FEATURES = Study(rows=list_checks, page="docs/stress.md", heading="features")
+FEATURES = Study(titles=list_probes, compute=compute_checks, page="docs/stress.md", heading="features")

@@ -27,7 +27,7 @@ from openended.harness.report.analysis.group_sequential import (
 from openended.harness.results import System, group_systems, read_results, read_rows_of_run
 from openended.harness.results.joint import read_human_vectors, read_vectors
 from openended.metrics.families import Quantized, TwoSample
-from scripts.studies.study import Row, Study
+from scripts.studies.study import Study
 
 WAYS = ("usual", "printed", "joint")
 VALUES = {
@@ -205,70 +205,66 @@ def compare_equal_systems(
             yield key, (a[key] - b[key], both.std_error(), both.p_value(a[key] - b[key]))
 
 
-def list_ways(
-    runs: tuple[str, ...] = (), n: int = 300, human: int = 1158, worlds: int = 60, equal: int = 60, mix: float = 0.0,
-    name: str = "docs",
-) -> Iterator[Row]:  # fmt: skip
-    """Yield rows for each metric: differences and standard deviations of three ways, false positives, and errors.
+def compute_ways(
+    title: str, runs: tuple[str, ...] = (), n: int = 300, human: int = 1158, worlds: int = 60, equal: int = 60,
+    mix: float = 0.0, name: str = "docs",
+) -> Iterator[list[str]]:  # fmt: skip
+    """Yield the rows of a metric: differences and standard deviations of three ways, false positives, and errors.
 
     With `--mix`, the second system is the first, with this share of its texts replaced by texts of the other; `--name`
     is that of the texts, in the page.
     """
     del name
-
-    def compute(metric: TwoSample) -> Iterator[list[str]]:
-        pool, differences, tests = load_pool(runs), defaultdict(list), defaultdict(list)
-        for world in range(worlds):
-            rng = np.random.default_rng([0, world])
-            for way, key, value in compare_ways(metric, pool, n, human, mix, rng):
-                differences[key, way].append(value)
-        for world in range(equal):
-            rng = np.random.default_rng([1, world])
-            for key, test in compare_equal_systems(metric, pool, n, human, rng):
-                tests[key].append(test)
-        for key in VALUES[metric.name]:
-            means = [f"{np.mean(differences[key, way]):.3g}" for way in WAYS[1:]]
-            deviations = [float(np.std(differences[key, way], ddof=1)) for way in WAYS]
-            gaps, errors, p_values = (np.array(column) for column in zip(*tests[key], strict=True))
-            ratio = np.sqrt(np.mean(errors**2)) / np.std(gaps, ddof=1)
-            yield [
-                f"{metric.name} {key}" if key != metric.name else key, *means, *(f"{sd:.3g}" for sd in deviations),
-                f"1 / {(deviations[0] / deviations[2]) ** 2:.1f}", f"{np.mean(p_values < 0.05):.1%}", f"{ratio:.2f}",
-            ]  # fmt: skip
-
-    for metric in VALUES:
-        yield metric, partial(compute, core.load_members("metric")[metric]())
+    metric: TwoSample = core.load_members("metric")[title]()
+    pool, differences, tests = load_pool(runs), defaultdict(list), defaultdict(list)
+    for world in range(worlds):
+        rng = np.random.default_rng([0, world])
+        for way, key, value in compare_ways(metric, pool, n, human, mix, rng):
+            differences[key, way].append(value)
+    for world in range(equal):
+        rng = np.random.default_rng([1, world])
+        for key, test in compare_equal_systems(metric, pool, n, human, rng):
+            tests[key].append(test)
+    for key in VALUES[title]:
+        means = [f"{np.mean(differences[key, way]):.3g}" for way in WAYS[1:]]
+        deviations = [float(np.std(differences[key, way], ddof=1)) for way in WAYS]
+        gaps, errors, p_values = (np.array(column) for column in zip(*tests[key], strict=True))
+        ratio = np.sqrt(np.mean(errors**2)) / np.std(gaps, ddof=1)
+        yield [
+            f"{title} {key}" if key != title else key, *means, *(f"{sd:.3g}" for sd in deviations),
+            f"1 / {(deviations[0] / deviations[2]) ** 2:.1f}", f"{np.mean(p_values < 0.05):.1%}", f"{ratio:.2f}",
+        ]  # fmt: skip
 
 
-def list_decisions(
-    runs: tuple[str, ...] = (), looks: tuple[str, ...] = ("8",), n: int = 400, worlds: int = 60, equal: int = 60,
-    start: int = 0, name: str = "docs",
-) -> Iterator[Row]:  # fmt: skip
-    """Yield rows for each value: how often it is decided, and after which share of the texts, by each plan of looks.
+def compute_decisions(
+    key: str, runs: tuple[str, ...] = (), looks: tuple[str, ...] = ("8",), n: int = 400, worlds: int = 60,
+    equal: int = 60, start: int = 0, name: str = "docs",
+) -> Iterator[list[str]]:  # fmt: skip
+    """Yield the rows of a value: how often it is decided, and after which share of the texts, by each plan of looks.
 
     A world is a decision at so many equal looks, the last with n texts, or at looks of typed sizes, `20,100,400`,
     against the human texts that runs of these sizes have (prompts and ceiling). All plans see the same worlds, numbered
     from `--start`. `gen_ppl`, a ratio, and `entropy`, a mean over texts, are decided by the
     difference alone; a run also tests the distances to the human value, and decides less often.
     """
-
-    def compute(key: str) -> Iterator[list[str]]:
-        plans = [DecisionPlan((PlannedComparison("a", "b", key),), parse_looks(word, n)) for word in looks]
-        pool, estimate = load_pool(runs, of_texts=key in TEXT_VALUES), partial(estimate_of_texts, key=key)
-        if key not in TEXT_VALUES:
-            estimate = partial(estimate_in_space, metric=core.load_members("metric")[key](), key=VALUES[key][0])
-        rows = [[name, key, ", ".join(map(str, plan.looks))] for plan in plans]
-        for are_equal, count in ((False, worlds), (True, equal)):
-            streams = (np.random.default_rng([2, are_equal, world]) for world in range(start, start + count))
-            decided = [follow_looks(estimate, pool, plans, are_equal, rng) for rng in streams]
-            for number, row in enumerate(rows):
-                calls, shares = zip(*(world[number] for world in decided), strict=True) if decided else ((), ())
-                row += [f"{sum(calls)} of {count:,}", f"{np.mean(shares):.0%}"] if decided else ["", ""]
-        yield from rows
-
-    for key in (*VALUES, *TEXT_VALUES):
-        yield key, partial(compute, key)
+    plans = [DecisionPlan((PlannedComparison("a", "b", key),), parse_looks(word, n)) for word in looks]
+    pool, estimate = load_pool(runs, of_texts=key in TEXT_VALUES), partial(estimate_of_texts, key=key)
+    if key not in TEXT_VALUES:
+        estimate = partial(estimate_in_space, metric=core.load_members("metric")[key](), key=VALUES[key][0])
+    rows = [[name, key, ", ".join(map(str, plan.looks))] for plan in plans]
+    for are_equal, count in ((False, worlds), (True, equal)):
+        streams = (np.random.default_rng([2, are_equal, world]) for world in range(start, start + count))
+        decided = [follow_looks(estimate, pool, plans, are_equal, rng) for rng in streams]
+        for number, row in enumerate(rows):
+            calls, shares = zip(*(world[number] for world in decided), strict=True) if decided else ((), ())
+            row += [f"{sum(calls)} of {count:,}", f"{np.mean(shares):.0%}"] if decided else ["", ""]
+    yield from rows
 
 
-JOINT = Study(rows=list_ways, page="docs/resolution.md", heading=lambda options: f"measured on {options['name']}")
-LOOKS = Study(rows=list_decisions, page="docs/resolution.md", heading="decisions")
+JOINT = Study(
+    titles=lambda: VALUES, compute=compute_ways, page="docs/resolution.md",
+    heading=lambda options: f"measured on {options['name']}",
+)  # fmt: skip
+LOOKS = Study(
+    titles=lambda: (*VALUES, *TEXT_VALUES), compute=compute_decisions, page="docs/resolution.md", heading="decisions"
+)

@@ -7,13 +7,12 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from openended.harness.backends.denoiser import denoising
-from scripts.studies.study import Row, Study
+from scripts.studies.study import Study
 
 _AXES = "abcdefgh"
 
@@ -242,17 +241,16 @@ SAMPLERS: tuple[denoising.DenoisingDecoder, ...] = (
 )
 
 
-def list_samplers() -> Iterator[Row]:
-    """Yield a row for each sampler: size of its world, and the total variation from the world's law."""
-
-    def compute(decoder: denoising.DenoisingDecoder) -> Iterator[list[str]]:
-        is_remembering = isinstance(decoder, denoising.Remdm) and decoder.strategy == "conf"
-        world = SMALL if is_remembering else MarkovWorld()
-        distance = total_variation(compute_output_law(world, decoder), world.law())
-        yield [decoder.title, str(world.vocab_size), str(world.length), f"{distance:.2e}" if distance > 1e-12 else "0"]
-
-    for decoder in SAMPLERS:
-        yield decoder.title, partial(compute, decoder)
+def compute_distance(title: str) -> Iterator[list[str]]:
+    """Yield the row of a sampler: size of its world, and the total variation from the world's law."""
+    decoder = next(decoder for decoder in SAMPLERS if decoder.title == title)
+    is_remembering = isinstance(decoder, denoising.Remdm) and decoder.strategy == "conf"
+    world = SMALL if is_remembering else MarkovWorld()
+    distance = total_variation(compute_output_law(world, decoder), world.law())
+    yield [title, str(world.vocab_size), str(world.length), f"{distance:.2e}" if distance > 1e-12 else "0"]
 
 
-SAMPLED = Study(rows=list_samplers, page="docs/denoisers.md", heading="samplers")
+SAMPLED = Study(
+    titles=lambda: [decoder.title for decoder in SAMPLERS], compute=compute_distance, page="docs/denoisers.md",
+    heading="samplers",
+)  # fmt: skip

@@ -4,8 +4,8 @@
     python -m scripts.studies NAME --help                  # sizes of a study
     python -m scripts.studies NAME [--only WORD …] [--write [PAGE]] [--check]
 
-A study declares its page and its rows; here they are selected, computed, printed, and written into the page or
-compared with it. Every row follows from the options alone: its random numbers are keyed.
+A study declares its page, the titles of its rows and what computes them; here they are selected, computed, printed, and
+written into the page or compared with it. Every row follows from the options alone: its random numbers are keyed.
 """
 
 import argparse
@@ -28,16 +28,14 @@ STUDIES = {
 }  # fmt: skip
 """Name → module of this folder and name of the study in it."""
 
-Cells = Sequence[str]
-Row = tuple[str, Callable[[], Iterable[Cells]]]
-"""What is selected by `--only`, and what computes its lines of the table, with their first cell."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
     """A table of a page and what computes it."""
 
-    rows: Callable[..., Iterable[Row]]  # its keyword arguments with defaults are the options
+    titles: Callable[[], Iterable[str]]  # what `--only` selects from
+    compute: Callable[..., Iterable[Sequence[str]]]
+    """Yields the lines of the table for a title, as cells; its further arguments are the options."""
     page: str
     heading: str | Callable[[dict[str, Any]], str]  # of the comment above the table; a function of the options
     columns: Sequence[int] = (0,)  # lines of the page that agree in these are replaced
@@ -85,10 +83,10 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     study = load_study(name)
     parser = argparse.ArgumentParser(
-        prog=f"python -m scripts.studies {name}", description=inspect.getdoc(study.rows),
+        prog=f"python -m scripts.studies {name}", description=inspect.getdoc(study.compute),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    for option in inspect.signature(study.rows).parameters.values():
+    for option in [*inspect.signature(study.compute).parameters.values()][1:]:
         kind, nargs = (str, "*") if isinstance(option.default, tuple) else (type(option.default), None)
         parser.add_argument(f"--{option.name.replace('_', '-')}", type=kind, default=option.default, nargs=nargs)
     parser.add_argument("--only", nargs="*", default=[""], help="rows whose names contain one of these")
@@ -98,11 +96,10 @@ def main(words: Sequence[str] | None = None) -> int:
     only, page, check = (options.pop(option) for option in ("only", "write", "check"))
     options = {option: tuple(value) if isinstance(value, list) else value for option, value in options.items()}
     rows = []
-    for title, compute in study.rows(**options):
-        if any(word in title for word in only):
-            for cells in compute():
-                rows.append(f"| {' | '.join(cells)} |")
-                print(rows[-1], flush=True)
+    for title in (title for title in study.titles() if any(word in title for word in only)):
+        for cells in study.compute(title, **options):
+            rows.append(f"| {' | '.join(cells)} |")
+            print(rows[-1], flush=True)
     heading = study.heading if isinstance(study.heading, str) else study.heading(options)
     if page:
         replace_rows(page, heading, rows, study.columns)

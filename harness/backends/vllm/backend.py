@@ -138,22 +138,19 @@ class VllmEngine:
     def _read_results(self, outputs: list[tuple[EngineRequest, Any]]) -> list[EngineResult]:
         """Read finished sequences, together with the logits processor's results for them."""
         completions = [output.outputs[0] for _, output in outputs]
-        groups: dict[str, list[tuple[int, TextOrder]]] = {}
-        for i, (request, _) in enumerate(outputs):
-            if request.order is not None:
-                groups.setdefault(request.order["group"]["id"], []).append((i, request.order))
-        noted: dict[int, Any] = {}
-        for group, orders in groups.items():
-            texts = [(order["example_id"], order["sample"], len(completions[i].token_ids)) for i, order in orders]
-            answers = self.inner.collective_rpc("take_openended_results", args=(group, texts))
-            noted |= {i: answer for (i, _), answer in zip(orders, answers[0], strict=True)}
+        orders = [request.order for request, _ in outputs if request.order is not None]
+        noted: list[Any] = [None] * len(outputs)
+        if orders:  # all texts of a call are of one group, or none is
+            sizes = (len(completion.token_ids) for completion in completions)
+            texts = [(order["example_id"], order["sample"], size) for order, size in zip(orders, sizes, strict=True)]
+            noted = self.inner.collective_rpc("take_openended_results", args=(orders[0]["group"]["id"], texts))[0]
         results = []
-        for i, (request, output) in enumerate(outputs):
-            ended = completions[i].finish_reason == "stop"
-            ids = tuple(int(token) for token in completions[i].token_ids)
+        for (request, output), completion, note in zip(outputs, completions, noted, strict=True):
+            ended = completion.finish_reason == "stop"
+            ids = tuple(int(token) for token in completion.token_ids)
             rows = zip(request.ids[1:], list(output.prompt_logprobs)[1:], strict=True) if request.score else ()
             read = [float(row[token].logprob) for token, row in rows]
-            results.append(EngineResult(ids[: len(ids) - ended], ended, read, noted.get(i)))
+            results.append(EngineResult(ids[: len(ids) - ended], ended, read, note))
         return results
 
     @contextmanager

@@ -17,9 +17,8 @@ from openended.harness.decoders.sampling import Greedy, Nucleus
 from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
-from openended.harness.generation.generate import generate_texts
 from tests.harness.generation.models import FAMILIES, family, gpt2, prompt_rows
-from tests.helpers import generation
+from tests.helpers import generate
 from tests.lazy import torch
 
 # Texts of every decoder: equal to transformers' where it has them, and independent of batch size and order
@@ -33,14 +32,12 @@ def prompts(n: int = 9, vocab_size: int = 300) -> list[Prompt]:
 
 
 def texts(lm, decoder, rows, batch_size, *, limit=12, seed=5, least=0, companions=None):
-    out: list[Generation] = []
-    request = generation(
-        rows, decoder, seed=seed, max_new_tokens=limit, min_new_tokens=least, batch_size=batch_size,
+    out = generate(
+        lm, rows, decoder, seed=seed, max_new_tokens=limit, min_new_tokens=least, batch_size=batch_size,
         companions=companions or {},
     )  # fmt: skip
-    generate_texts(lm, request, out.extend)
     assert len(out) == len({(g.example_id, g.sample) for g in out}) == len(rows)
-    return sorted(out, key=lambda g: (g.example_id, g.sample))
+    return out
 
 
 def plain(generations: list[Generation]) -> list[Any]:

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from openended.harness.generation.kv_cache import base
-from openended.harness.generation.kv_cache.base import round_up_to_tiles, split_prompts
+from openended.harness.generation.kv_cache.base import round_up_to_tiles
 from openended.harness.generation.kv_cache.choose import make_runner
 from openended.harness.models.onednn import is_packed
 from tests.harness.generation.models import FAMILIES, family, prompt_rows
@@ -77,22 +77,6 @@ def test_a_copied_row_goes_on_as_its_source(name):
     assert torch.equal(one, two)
     run.copy([1], [0], length=6)  # a prompt that another row has run
     assert run.lengths.tolist()[:2] == [6, 8]
-
-
-def test_prompts_go_through_in_parts():
-    assert round_up_to_tiles(5, 4) == 8
-    parts = list(split_prompts([(0,) * n for n in (10, 1000, 30, 2000)], "cpu"))
-    assert parts == [[3], [1], [2, 0]]
-    assert list(split_prompts([(0,) * n for n in (10, 1000, 30)], "cuda")) == [[1, 2, 0]]
-
-
-def test_the_last_position_alone_is_that_of_all():
-    lm, prompts = family("gpt2"), ragged()
-    run = make_runner(lm, len(prompts), 17)
-    whole = run.start(range(len(prompts)), prompts)
-    alone = run.start(range(len(prompts)), prompts, every=False)
-    assert all(torch.equal(a[-1], b[-1]) for a, b in zip(whole, alone, strict=True))
-    assert {len(a) for a in alone} == {1}
 
 
 def test_once_keeps_nothing():

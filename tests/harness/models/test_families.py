@@ -12,7 +12,7 @@ import pytest
 from openended.harness.core import DataError, Generation
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy
-from openended.harness.generation import compute_q_statistics, generate_texts
+from openended.harness.generation import compute_q_statistics
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
 from openended.harness.generation.kv_cache import choose
@@ -22,7 +22,7 @@ from openended.harness.models import ModelSpec, families, load_model
 from openended.harness.models.score import compute_token_nll
 from tests.harness.generation.models import wrap
 from tests.harness.models.tiny_families import how, table, tiny_config, tiny_family
-from tests.helpers import generation, q_request, ragged, scoring, tiny_model
+from tests.helpers import generate, q_request, ragged, scoring, tiny_model
 from tests.lazy import torch
 
 REREAD = ["mamba", "mamba2", "rwkv", "openai-gpt", "recurrent_gemma", "jamba", "qwen3_next", "granitemoehybrid"]
@@ -61,9 +61,7 @@ def by_full_passes(lm: Any, prompt: tuple[int, ...], count: int) -> tuple[int, .
 
 
 def texts(lm: Any, decoder: Any, prompts: list[Prompt], batch_size: int = 4) -> list[Generation]:
-    made: list[Generation] = []
-    generate_texts(lm, generation(prompts, decoder, seed=1, max_new_tokens=8, batch_size=batch_size), made.extend)
-    return sorted(made, key=lambda g: g.example_id)
+    return generate(lm, prompts, decoder, seed=1, max_new_tokens=8, batch_size=batch_size)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from openended.harness.backends.transformers import make_backend
 from openended.harness.core import DataError, Runtime, SpecError, digest
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
-from openended.harness.generation import compute_q_statistics, generate_texts
+from openended.harness.generation import compute_q_statistics
 from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
@@ -24,7 +24,7 @@ from openended.harness.models import ModelSpec, load_model, spec as spec_module
 from openended.harness.models.files import INDEX, digest_files, list_model_files, list_tokenizer_files
 from openended.harness.models.tokenizer import load_tokenizer
 from tests.harness.generation.models import gpt2, wrap
-from tests.helpers import copy_without, generation, q_request, ragged, scoring, tiny_model
+from tests.helpers import copy_without, generate, q_request, ragged, scoring, tiny_model
 from tests.lazy import LazyModule, torch
 
 # Loading a model: its files, their digests, weights that do not fit, untrusted code, and what is missing
@@ -96,7 +96,7 @@ DECODERS = [
 def test_logits_that_are_no_numbers_become_no_text(decoder, value):
     lm = broken(value)
     with pytest.raises(DataError, match=r"model gpt2: its logits are not finite in float32"):
-        generate_texts(lm, generation([Prompt("a", 0, (5, 6))], decoder, seed=0, max_new_tokens=4, batch_size=1, companions={"amateur": gpt2(seed=1)}), lambda _: None)  # fmt: skip
+        generate(lm, [Prompt("a", 0, (5, 6))], decoder, seed=0, max_new_tokens=4, batch_size=1, companions={"amateur": gpt2(seed=1)})  # fmt: skip
 
 
 def test_nor_do_they_become_a_statistic():
@@ -250,12 +250,10 @@ def test_a_default_dtype_of_torch_changes_nothing(original, monkeypatch):
     def run() -> list[Any]:
         monkeypatch.setattr("openended.harness.models.onednn._TRIALS", {})
         lm = make_backend(load_model(ModelSpec(path=str(original))))
-        out: list[Any] = []
-        for decoder in (Nucleus(), Beam(num_beams=2), ContrastiveSearch()):
-            request = generation([Prompt("a", 0, (5, 6))], decoder, seed=0, max_new_tokens=6, batch_size=1)
-            generate_texts(lm, request, out.extend)
-        nll = lm.score(scoring(ragged([[5]]), ragged([[6, 7, 8]]), batch_size=1))
-        return [*(row.token_ids for row in out), *nll.values.tolist()]
+        decoders = Nucleus(), Beam(num_beams=2), ContrastiveSearch()
+        options = {"seed": 0, "max_new_tokens": 6, "batch_size": 1}
+        out = [generate(lm, [Prompt("a", 0, (5, 6))], decoder, **options)[0].token_ids for decoder in decoders]
+        return [*out, *lm.score(scoring(ragged([[5]]), ragged([[6, 7, 8]]), batch_size=1)).values.tolist()]
 
     want = run()
     torch.set_default_dtype(torch.float64)

@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openended.harness.core import ExtraNotInstalled, Generation, Ragged, Runtime
+from openended.harness.core import ExtraNotInstalled, Ragged, Runtime
 from openended.harness.decoders.base import Decoder, Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
-from openended.harness.generation import compute_q_statistics, generate_texts
+from openended.harness.generation import compute_q_statistics
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
 from openended.harness.models import EmbedderSpec, ModelSpec, embed_and_score, list_bundled_models
 from openended.harness.models.transformers import LanguageModel, gather_outputs, has_many_devices, load_model
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
-from tests.helpers import embedding, generation, q_request
+from tests.helpers import embedding, generate, q_request
 from tests.lazy import LazyModule
 
 pytestmark = [
@@ -57,9 +57,8 @@ def texts(lm: LanguageModel) -> tuple[Ragged, Ragged]:
 
 
 def generated(lm: LanguageModel, decoder: Decoder) -> dict[str, tuple[int, ...]]:
-    made: list[Generation] = []
-    prompts = [Prompt(str(i), 0, tuple(int(t) for t in row)) for i, row in enumerate(texts(lm)[0])]
-    generate_texts(lm, generation(prompts, decoder, seed=3, max_new_tokens=8, batch_size=4), made.extend)
+    prompts = [Prompt(str(i), 0, tuple(row.tolist())) for i, row in enumerate(texts(lm)[0])]
+    made = generate(lm, prompts, decoder, seed=3, max_new_tokens=8, batch_size=4)
     return {g.example_id: g.token_ids for g in made}
 
 

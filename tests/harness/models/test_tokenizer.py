@@ -16,7 +16,7 @@ from openended.harness.core import Example, Generation, Ragged
 from openended.harness.core.errors import DataError
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy
-from openended.harness.generation import compute_q_statistics, generate_texts
+from openended.harness.generation import compute_q_statistics
 from openended.harness.models import tokenizer as tokenization
 from openended.harness.models.chat import Turns, load_template, split_into_turns
 from openended.harness.models.embedder import EmbedderSpec
@@ -30,7 +30,7 @@ from tests.helpers import (
     copy_without,
     embed_one,
     embedding,
-    generation,
+    generate,
     q_request,
     ragged,
     scoring,
@@ -259,10 +259,7 @@ def test_each_window_of_a_long_text_starts_with_the_begin_token(backend):
 
 def test_texts_are_those_after_the_begin_token(backend):
     def made(lm: Any, prompt: tuple[int, ...]) -> Generation:
-        out: list[Generation] = []
-        request = generation([Prompt("a", 0, prompt)], Greedy(), seed=0, max_new_tokens=6, batch_size=1)
-        generate_texts(lm, request, out.extend)
-        return out[0]
+        return generate(lm, [Prompt("a", 0, prompt)], Greedy(), seed=0, max_new_tokens=6, batch_size=1)[0]
 
     assert made(backend, (5, 9)).token_ids == made(plain(backend), (BOS, 5, 9)).token_ids
     assert made(backend, (BOS, 5, 9)).token_ids == made(backend, (5, 9)).token_ids

@@ -15,13 +15,13 @@ from openended.harness.backends.denoiser.denoising import DenoisingDecoder, Duo,
 from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.backends.vllm.spec import VllmSpec
 from openended.harness.core import DataError, Generation, Runtime, SpecError, load_members
-from openended.harness.decoders import GenerationRequest, Nucleus
+from openended.harness.decoders import Nucleus
 from openended.harness.decoders.base import Prompt
 from openended.harness.generation.contrastive import ContrastiveDecoding
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
-from tests.helpers import generation, tiny_masked_model, tiny_model
+from tests.helpers import generate, tiny_masked_model, tiny_model
 from tests.lazy import torch
 
 # A masked language model of transformers as a denoiser: its texts, what it refuses, and what identifies it
@@ -41,13 +41,9 @@ def lm(folder):
 
 
 def texts(lm, decoder, batch_size=3, **options):
-    made = {}
-    request = GenerationRequest(
-        prompts=options.pop("prompts", PROMPTS), decoder=decoder, seed=1, max_new_tokens=12, batch_size=batch_size,
-        **options,
-    )  # fmt: skip
-    lm.generate(request, lambda rows: made.update({(g.example_id, g.sample): g for g in rows}))
-    return made
+    prompts = options.pop("prompts", PROMPTS)
+    made = generate(lm, prompts, decoder, seed=1, max_new_tokens=12, batch_size=batch_size, **options)
+    return {(g.example_id, g.sample): g for g in made}
 
 
 @pytest.mark.parametrize(
@@ -251,10 +247,7 @@ def spec(tmp_path_factory) -> ModelSpec:
 
 
 def generated(backend: TransformersBackend, decoder: ContrastiveDecoding, **options: object) -> list[Generation]:
-    made: list[Generation] = []
-    request = generation([Prompt("a", 0, (5, 9))], decoder, seed=0, max_new_tokens=5, batch_size=1, **options)
-    backend.generate(request, made.extend)
-    return made
+    return generate(backend, [Prompt("a", 0, (5, 9))], decoder, seed=0, max_new_tokens=5, batch_size=1, **options)
 
 
 def test_the_amateur_loads_through_the_session(spec, tmp_path):

@@ -8,13 +8,13 @@ import pytest
 from openended.harness.backends.openai.listed_q import compute_listed_q
 from openended.harness.backends.openai.replies import Listing
 from openended.harness.backends.transformers import TransformersBackend
-from openended.harness.core import DataError, Generation, Ragged, SpecError
+from openended.harness.core import DataError, Ragged, SpecError
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Epsilon, Greedy, MinP, Nucleus, TopK
 from openended.harness.generation.beam_search import Beam
 from openended.harness.models import ModelSpec
 from tests.harness.backends.openai.fake import ID, Fake, Fault, server
-from tests.helpers import generation, ragged, scoring
+from tests.helpers import generate, ragged, scoring
 
 STARTS = ("The name of the", "Return a", "If the value is", "A list of", "This function", "Raised when")
 
@@ -27,10 +27,7 @@ def local() -> TransformersBackend:
 
 
 def write(backend, prompts, decoder, most, seed=0, least=0):
-    made: list[Generation] = []
-    request = generation(prompts, decoder, seed=seed, max_new_tokens=most, min_new_tokens=least, batch_size=64)
-    backend.generate(request, made.extend)
-    return sorted(made, key=lambda g: (g.example_id, g.sample))
+    return generate(backend, prompts, decoder, seed=seed, max_new_tokens=most, min_new_tokens=least, batch_size=64)
 
 
 def prompts_of(local: TransformersBackend, samples: int) -> list[Prompt]:

@@ -21,7 +21,7 @@ from openended.harness.models import EmbedderSpec, list_bundled_models
 from openended.harness.run import Session, run
 from openended.harness.storage.store import Store
 from tests.harness.run.small import ONE_MODEL, settings
-from tests.helpers import ROOT, embedding, generation, q_request, ragged
+from tests.helpers import ROOT, embedding, generate, generation, q_request, ragged
 
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (extra `ray`)"),
@@ -80,10 +80,7 @@ AFTER = ragged([range(7, 12 + i) for i in range(12)])
 
 
 def generated(lm, then=None) -> list:
-    made: list = []
-    options = {"seed": 1, "max_new_tokens": 8, "batch_size": 1}
-    lm.generate(generation(PROMPTS, Nucleus(p=0.9), **options), made.extend, advance=then)
-    return sorted(made, key=lambda g: g.example_id)
+    return generate(lm, PROMPTS, Nucleus(p=0.9), then, seed=1, max_new_tokens=8, batch_size=1)
 
 
 def featurized(lm, then=None) -> list[bytes]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from openended.harness.backends.transformers import load_backend
-from openended.harness.backends.vllm import backend as backend_module, spec as spec_module
+from openended.harness.backends.vllm import backend as backend_module, rows as vllm_rows, spec as spec_module
 from openended.harness.backends.vllm.backend import VllmBackend, build_engine_options, load_vllm
 from openended.harness.backends.vllm.spec import VllmSpec
 from openended.harness.core import DataError, ExtraNotInstalled, Generation, Ragged, SpecError, load_members
@@ -15,7 +15,7 @@ from openended.harness.decoders.base import Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, Mirostat, Nucleus, TopK, Typical, Xtc
 from openended.harness.models import ModelSpec, load_model
 from tests.harness.backends.vllm.fake import fake_vllm
-from tests.helpers import generation, q_request, scoring
+from tests.helpers import generate, generation, q_request, scoring
 
 PATH = "bundled:docs-s"
 ROWS = ((314, 159, 265, 358, 97), (271, 82, 81, 8, 284), (161, 80, 339, 88, 74), ())
@@ -32,7 +32,8 @@ def reference():
 
 
 @pytest.fixture
-def engine(reference):
+def engine(reference, monkeypatch):
+    monkeypatch.setattr(vllm_rows, "FIRST_SLOTS", 2)  # so that the slots grow, and are used again
     with fake_vllm(reference) as fake:
         yield fake
 
@@ -42,9 +43,7 @@ def make(**options):
 
 
 def texts(backend, decoder: QDecoder) -> dict[tuple[str, int], Generation]:
-    out: list[Generation] = []
-    request = generation(PROMPTS, decoder, seed=1, max_new_tokens=4, min_new_tokens=1, batch_size=4)
-    backend.generate(request, out.extend)
+    out = generate(backend, PROMPTS, decoder, seed=1, max_new_tokens=4, min_new_tokens=1, batch_size=4)
     assert len(out) == len(PROMPTS)
     return {(g.example_id, g.sample): g for g in out}
 
