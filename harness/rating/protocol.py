@@ -5,7 +5,7 @@ from dataclasses import MISSING, dataclass, field
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_type_hints
+from typing import Any, ClassVar, Literal
 
 from openended.harness import core
 from openended.harness.core import DataError, SpecError, suggest
@@ -123,12 +123,12 @@ class StudyProtocol(core.Spec):
                     raise SpecError(f"{where}: no question {question!r}{suggest(str(question), self.questions)}")
                 if answer not in wordings:
                     raise SpecError(f"{where}: no answer {answer!r}{suggest(str(answer), wordings)}")
-        _build_options(JudgeWords, self.judge, "protocol.judge")
+        _ = self.judge_words  # refuses unknown options
 
     @cached_property
     def choices(self) -> tuple[AnswerChoice, ...]:
         return tuple(
-            _build_options(AnswerChoice, answer, f"protocol.answers[{i}]") for i, answer in enumerate(self.answers)
+            core.decode(AnswerChoice, answer, f"protocol.answers[{i}]") for i, answer in enumerate(self.answers)
         )
 
     @property
@@ -136,10 +136,9 @@ class StudyProtocol(core.Spec):
         """The ratings that can be given; empty for pairs."""
         return [answer.rating for answer in self.choices if answer.rating is not None]
 
-    @property
+    @cached_property
     def judge_words(self) -> JudgeWords:
-        judge_words: JudgeWords = _build_options(JudgeWords, self.judge, "protocol.judge")
-        return judge_words
+        return core.decode(JudgeWords, self.judge, "protocol.judge")
 
     def choose_metrics(self, players: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return metric → options of what is measured; HUSE is left out where no text of people was rated."""
@@ -157,14 +156,6 @@ class StudyProtocol(core.Spec):
         """What a rater is paid per item."""
         by_hour = None if self.hourly_pay is None else self.hourly_pay * self.seconds_an_item / 3600
         return by_hour if self.item_pay is None else self.item_pay
-
-
-def _build_options(cls: type[Any], node: object, where: str) -> Any:  # noqa: ANN401
-    if not isinstance(node, Mapping):
-        raise SpecError(f"{where}: expected options, got {node!r:.60}")
-    core.check_options(cls, node, where)
-    hints = get_type_hints(cls)
-    return cls(**{k: core.coerce(v, hints[k], f"{where}.{k}") for k, v in node.items()})
 
 
 def list_protocol_names() -> list[str]:

@@ -14,9 +14,7 @@ from openended.harness.decoders import Decoder
 from openended.harness.decoders.sampling import Greedy
 from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.kv_cache.choose import depends_on_batch
-from openended.harness.models.onednn import pack_layers
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.transformers import LanguageModel, TextTokenizer
+from openended.harness.models.transformers import LanguageModel
 from scripts.bench import SIMULATED, Benchmark, choose_size
 from scripts.benchmarks.generation import (
     DEVICE,
@@ -28,13 +26,7 @@ from scripts.benchmarks.generation import (
     make_request,
     run_harness,
 )
-
-
-class NumberTokenizer:
-    """A tokenizer that decodes token ids to their numbers."""
-
-    def decode(self, ids: list[int], **_: object) -> str:
-        return " ".join(map(str, ids))
+from tests.harness.generation.models import wrap
 
 
 def build_gpt2(**shape: int) -> Model:
@@ -47,18 +39,6 @@ def build_llama(**shape: int) -> Model:
     """Return a Llama."""
     tiny = {"hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2} if SIMULATED else {}
     return LlamaForCausalLM(LlamaConfig(**shape | tiny))
-
-
-def load_random_model(build: Callable[[], Model]) -> LanguageModel:
-    """Build a random model."""
-    torch.manual_seed(0)
-    model = build().eval().requires_grad_(requires_grad=False)
-    pack_layers(model)
-    return LanguageModel(
-        model=model, tokenizer=TextTokenizer(NumberTokenizer(), 0, byte_level=True), device=torch.device("cpu"),
-        dtype=torch.float32, eos_ids=(0,), vocab_size=model.config.vocab_size,
-        context_length=model.config.max_position_embeddings, spec=ModelSpec(path="random"),
-    )  # fmt: skip
 
 
 SIMULATION = ExitStack()  # open until the process ends
@@ -77,8 +57,10 @@ def _load_on_device(build: Callable[[], Model], dtype: str) -> LanguageModel:
         from tests.simulated_device import simulate_device
 
         SIMULATION.enter_context(simulate_device())
-    lm, target = load_random_model(build), torch.device(DEVICE)
-    model = lm.model.to(getattr(torch, dtype)).to(target)
+    torch.manual_seed(0)
+    model = build()
+    lm, target = wrap(model, context_length=model.config.max_position_embeddings), torch.device(DEVICE)
+    model = model.to(getattr(torch, dtype)).to(target)
     return replace(lm, model=model, device=target, dtype=getattr(torch, dtype), spec=replace(lm.spec, dtype=dtype))
 
 
