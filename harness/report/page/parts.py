@@ -52,14 +52,14 @@ def build_parts(page_texts: PageTexts) -> tuple[dict[str, Any], Iterator[tuple[s
             for part, start in enumerate(range(0, len(prompts), PART)):
                 yield f"prompts-{number}-{part}", prompts[start : start + PART]
         positions = [{name: position for position, name in enumerate(side.prompts)} for side in page_texts.sides]
-        ends: dict[str, TokenEnds | None] = {}
+        tokenizers: dict[str, Any] = {}  # of scorers
         for number, source in enumerate(page_texts.sources):
             nll = read_token_nll(source)
             values = compute_text_values(source, nll)
             head = _describe_rows(source, page_texts, positions[source.side], values)
             contents["values"] |= {n: [v.title, v.direction] for n, v in values.items()}
             yield f"source-{number}", head
-            texts, letters = source.rows.each("text"), _encode_letters(source, nll, ends)
+            texts, letters = source.rows.each("text"), _encode_letters(source, nll, tokenizers)
             for part in range(-(-len(source.rows) // PART)):
                 content: dict[str, Any] = {"text": list(islice(texts, PART))}
                 if letters is not None:
@@ -101,15 +101,15 @@ def _describe_rows(
 
 
 def _encode_letters(
-    source: TextSource, nll: Ragged | None, ends: "dict[str, TokenEnds | None]"
+    source: TextSource, nll: Ragged | None, tokenizers: dict[str, Any]
 ) -> Iterator[tuple[str, str]] | None:
     """Encode each text's token lengths and surprise, a letter per token; None if unknown for all texts."""
     run = source.results.runs[source.runs[0]]
     scorer = str(run.axes.get("scorer.path"))
-    if nll is not None and scorer not in ends:
-        ends[scorer] = load_token_ends(run)
-    finder = ends.get(scorer)
-    if nll is None or finder is None:
+    if nll is not None and scorer not in tokenizers:
+        tokenizers[scorer] = load_tokenizer(run)
+    tokenizer = tokenizers.get(scorer)
+    if nll is None or tokenizer is None:
         return None
 
     rows, surprise, offsets = source.rows, encode_letters(np.clip(nll.values / STEP, 0, len(DIGITS) - 1)), nll.offsets
@@ -117,7 +117,7 @@ def _encode_letters(
     def iterate_letters() -> Iterator[tuple[str, str]]:
         bounds = pairwise(offsets.tolist())
         for text, ids, (start, end) in zip(rows.each("text"), rows.token_ids, bounds, strict=True):
-            lengths = finder.lengths(text, ids.tolist(), end - start) or [len(DIGITS)]  # too long for a letter
+            lengths = measure_tokens(tokenizer, text, ids.tolist(), end - start) or [len(DIGITS)]  # too long for a letter
             yield (encode_letters(lengths), surprise[start:end]) if max(lengths) < len(DIGITS) else ("", "")
 
     return iterate_letters() if any(tokens for tokens, _ in iterate_letters()) else None
@@ -227,51 +227,28 @@ def _load_array(source: TextSource, at: int, artifact: str | None, file: str) ->
     return np.load(path, mmap_mode="r", allow_pickle=False) if path is not None else None
 
 
-class TokenEnds:
-    """Finds the tokens of texts."""
+def measure_tokens(tokenizer: Any, text: str, ids: Sequence[int], count: int) -> list[int] | None:  # noqa: ANN401
+    """Return the length of each token in a text, UTF-16 units; None where tokens and text do not agree.
 
-    def __init__(self, tokenizer: Any) -> None:  # noqa: ANN401
-        self._tokenizer = tokenizer
-        self._texts: dict[int, str] = {}  # of single tokens
-        self._lengths: dict[int, int] = {}
+    `ids` may be those of another tokenizer; `count` is how many tokens the scorer saw. A character that several tokens
+    share belongs to the last of them.
+    """
+    from tokenizers.decoders import DecodeStream
 
-    def lengths(self, text: str, ids: Sequence[int], count: int) -> list[int] | None:
-        """Return the length of each token in the text, UTF-16 units; None where tokens and text do not agree.
-
-        `ids` may be those of another tokenizer; `count` is how many tokens the scorer saw.
-        """
-        if len(ids) != count:
-            ids = self._tokenizer.encode(text, add_special_tokens=False).ids
-        if len(ids) != count or not count:
-            return None
-        for token in set(ids).difference(self._texts):  # `-` would visit all known tokens
-            self._texts[token] = self._decode([token])
-            self._lengths[token] = _count_units(self._texts[token])
-        pieces = [self._texts[token] for token in ids]
-        if "".join(pieces) == text:
-            return [self._lengths[token] for token in ids]
-        if not any(UNKNOWN in piece for piece in pieces):
-            return None
-        pieces = self._decode_by_prefix(ids)
-        return [_count_units(piece) for piece in pieces] if "".join(pieces) == text else None
-
-    def _decode_by_prefix(self, ids: Sequence[int]) -> list[str]:
-        """Decode token by token; a character that several tokens share belongs to the last of them."""
-        pieces: list[str] = []
-        text_so_far = ""
-        for end in range(1, len(ids) + 1):
-            whole = self._decode(ids[:end])
-            so_far = whole if end == len(ids) else whole.rstrip(UNKNOWN)
-            pieces.append(so_far[len(text_so_far) :])
-            text_so_far = so_far
-        return pieces
-
-    def _decode(self, ids: Sequence[int]) -> str:
-        return str(self._tokenizer.decode([int(i) for i in ids], skip_special_tokens=False))
+    if len(ids) != count:
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+    if len(ids) != count or not count:
+        return None
+    stream = DecodeStream(skip_special_tokens=False)
+    pieces = [stream.step(tokenizer, token) or "" for token in ids]
+    decoded = "".join(pieces)
+    if text.rstrip(UNKNOWN) == decoded:  # the stream waits for the rest of a character that the text lacks
+        pieces[-1] += text[len(decoded) :]
+    return [_count_units(piece) for piece in pieces] if "".join(pieces) == text else None
 
 
-def load_token_ends(run: Run) -> TokenEnds | None:
-    """Return the token finder of a run's scorer; None if its tokenizer is not on this machine."""
+def load_tokenizer(run: Run) -> Any:  # noqa: ANN401 - of an optional package
+    """Return the tokenizer of a run's scorer; None if it is not on this machine."""
     where, revision = str(run.axes.get("scorer.path") or ""), str(run.axes.get("scorer.revision") or "") or None
     folder = Path(where).expanduser()
     path: Path | None = folder / "tokenizer.json"
@@ -285,7 +262,7 @@ def load_token_ends(run: Run) -> TokenEnds | None:
         path = Path(cached) if isinstance(cached, str) else None
     if not where or path is None or not path.is_file():
         return None
-    return TokenEnds(read_tokenizer_file(path))
+    return read_tokenizer_file(path)
 
 
 def encode_letters(numbers: ArrayLike) -> str:

@@ -162,16 +162,15 @@ def test_values_of_texts_come_from_the_store(shelf, monkeypatch):
 
 def test_tokens_spell_their_text_or_are_not_told(shelf):
     tokenizer = Tokenizer.from_file(str(TOKENIZER))
-    ends = page_parts.TokenEnds(tokenizer)
     for text in (*(t[:5_000] for t in HOSTILE), text_of("human", 0, 0, 3)):
         ids = tokenizer.encode(text, add_special_tokens=False).ids
-        lengths = ends.lengths(text, ids, len(ids))
+        lengths = page_parts.measure_tokens(tokenizer, text, ids, len(ids))
         assert sum(lengths) == len(text.encode("utf-16-le")) // 2
         assert len(lengths) == len(ids)
-        assert ends.lengths(text, ids[:-1], len(ids) - 1) is None
-        assert ends.lengths(text, [], len(ids)) == lengths
+        assert page_parts.measure_tokens(tokenizer, text, ids[:-1], len(ids) - 1) is None
+        assert page_parts.measure_tokens(tokenizer, text, [], len(ids)) == lengths
     assert page_parts.encode_letters([3, 1, 63.9]) == "".join(page_parts.DIGITS[n] for n in (3, 1, 63))
-    assert page_parts.load_token_ends(shelf.sources[0].results.runs[0]) is not None
+    assert page_parts.load_tokenizer(shelf.sources[0].results.runs[0]) is not None
 
 
 def test_parts_are_whole_and_the_same_again(shelf):
@@ -192,7 +191,7 @@ def test_parts_are_whole_and_the_same_again(shelf):
 
 
 def test_a_page_without_the_scorers_tokenizer_says_so(shelf, monkeypatch):
-    monkeypatch.setattr(page_parts, "load_token_ends", lambda run: None)
+    monkeypatch.setattr(page_parts, "load_tokenizer", lambda run: None)
     contents, made = build_parts(shelf)
     assert not any("surprise" in part for _, part in made if isinstance(part, dict))
     assert contents["uncolored"]
