@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from openended.harness.core import SpecError, write_json
+from openended.harness.core import SpecError, decode, write_json
 from openended.harness.report.analysis.paired import LEVEL, estimate_difference, estimate_middle
 from openended.harness.results import (
     DECISIONS,
@@ -264,10 +264,7 @@ def read_decision_plan(folder: Path) -> DecisionPlan | None:
 
 
 def _parse_plan(node: Any) -> DecisionPlan:  # noqa: ANN401 - JSON
-    comparisons = tuple(
-        PlannedComparison(str(c["first"]), str(c["second"]), str(c["value"])) for c in node["comparisons"]
-    )
-    plan = DecisionPlan(comparisons, tuple(map(int, node["looks"])), float(node["alpha"]))
+    plan = decode(DecisionPlan, {name: node[name] for name in ("comparisons", "looks", "alpha")}, DECISIONS)
     check_plan(plan)
     return plan
 

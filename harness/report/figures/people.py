@@ -5,8 +5,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from openended.harness import results as measured
-from openended.harness.report.figures.plot import Panel, Part, Plot, Series, keep_first
+from openended.harness.report.figures.plot import Panel, Part, Plot, Series
 from openended.harness.report.tables.pictures import COLORS
 from openended.harness.report.tables.selection import name_files
 from openended.harness.results import Results, System
@@ -34,9 +33,7 @@ def read_ratings(results: Results, system: System) -> tuple[PairRatings, Huse] |
 
 def _read_all(part: Part) -> tuple[dict[str, tuple[System, PairRatings, Huse]], str]:
     """Return label → each system with its rated texts, and a note where there are more."""
-    systems, note = keep_first(measured.group_systems([i for i in part.values if i.metric == "huse"]))
-    order = list(part.declaration.names.get("label", ()))
-    systems = sorted(systems, key=lambda system: order.index(system.name) if system.name in order else len(order))
+    systems, note = part.select_systems(("huse", "huse"))
     rated = ((system, read_ratings(part.results, system)) for system in systems)
     return {part.name("label", system.name): (system, *both) for system, both in rated if both is not None}, note
 

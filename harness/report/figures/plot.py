@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from openended.harness.core import SpecError, suggest
 from openended.harness.report.tables.selection import find_name, list_options, select_pairs
-from openended.harness.results import Layout, Pair, Results, SystemValue, get_parent_axis
+from openended.harness.results import Layout, Pair, Results, System, SystemValue, get_parent_axis, group_systems
 
 T = TypeVar("T")
 MOST = 20  # systems that one figure can show distinctly
@@ -137,6 +137,12 @@ class Part(NamedTuple):
         """The values that a table of correlations compares metrics with; empty for other tables."""
         is_compared = self.layout.analysis == "correlation" and self.layout.targets
         return select_pairs(self.values, self.layout.targets, companions=False) if is_compared else []
+
+    def select_systems(self, pair: Pair) -> tuple[list[System], str]:
+        """Return the systems with a value that a figure can show, in declared order, and a note if there are more."""
+        systems, note = keep_first([s for s in group_systems(self.values) if s.value(*pair) is not None])
+        order = list(self.declaration.names.get("label", ()))
+        return sorted(systems, key=lambda s: order.index(s.name) if s.name in order else len(order)), note
 
     def name(self, axis: str, value: str) -> str:
         """Return the declared name of a value of an axis."""

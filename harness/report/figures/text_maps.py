@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from openended.harness.report.figures.plot import Panel, Part, Plot, Series, keep_first, list_axes
+from openended.harness.report.figures.plot import Panel, Part, Plot, Series, list_axes
 from openended.harness.report.tables.pictures import COLORS, choose_style
 from openended.harness.report.tables.selection import select_pairs
-from openended.harness.results import group_systems, read_embeddings, select_values
+from openended.harness.results import read_embeddings, select_values
 
 GRAY = {"color": "#999999", "marker": ".", "markersize": 4, "markeredgewidth": 0}
 
@@ -15,9 +15,9 @@ GRAY = {"color": "#999999", "marker": ".", "markersize": 4, "markeredgewidth": 0
 def show_texts(part: Part) -> Plot | None:
     """Show human texts and each system's in the plane of their embeddings, then the systems' values (P&R Fig. 2)."""
     pairs = select_pairs(part.values, part.metrics)
-    systems, note = keep_first([s for s in group_systems(part.values) if s.value(*pairs[0])] if pairs else [])
-    order = list(part.declaration.names.get("label", ()))
-    systems = sorted(systems, key=lambda system: order.index(system.name) if system.name in order else len(order))
+    if not pairs:
+        return None
+    systems, note = part.select_systems(pairs[0])
     sides = [(s, both) for s in systems if (both := read_embeddings(part.results, s.items[0])) is not None]
     if not sides:
         return None

@@ -144,6 +144,11 @@ def is_set(value: str) -> bool:
     return value.lower() not in ("", "none", "null", "false")
 
 
+def count(components: Sequence[NDArray[np.bool_]]) -> str:
+    """Return for how many components a claim holds as measured: `2 of 3`."""
+    return f"{sum(bool(holds[0]) for holds in components)} of {len(components)}"
+
+
 def check_trend(
     sample: Sample, values: Sequence[Pair], axes: Sequence[str], sign: int, where: Mapping[str, str] | None = None
 ) -> Outcome | None:
@@ -160,8 +165,7 @@ def check_trend(
     example = max(lines, key=lambda line: (len(line.points), line.label.count("nucleus")))
     first, last = (f"{i.mean:.3f} at {x:g}" for x, i in (example.points[0], example.points[-1]))
     word = "rises" if sign > 0 else "falls"
-    count = sum(bool(holds[0]) for holds in right)
-    return join_components(f"{word} on {count} of {len(lines)} lines, e.g. {example.label}: {first}, {last}", right)
+    return join_components(f"{word} on {count(right)} lines, e.g. {example.label}: {first}, {last}", right)
 
 
 def check_turn(sample: Sample, values: Sequence[Pair], axis: str) -> Outcome | None:
@@ -178,8 +182,7 @@ def check_turn(sample: Sample, values: Sequence[Pair], axis: str) -> Outcome | N
                 example = f"{line.label}: |gap| {', '.join(format_number(float(gap[0])) for gap in gaps)}"
     if not turns:
         return None
-    count = sum(bool(turn[0]) for turn in turns)
-    return join_components(f"turns on {count} of {len(turns)} lines, e.g. {example}", [np.logical_or.reduce(turns)])
+    return join_components(f"turns on {count(turns)} lines, e.g. {example}", [np.logical_or.reduce(turns)])
 
 
 def check_plateau(
@@ -216,9 +219,9 @@ def check_chat(sample: Sample, values: Sequence[Pair], sign: int) -> Outcome | N
         return None
     right = [(sample.means(chat) - sample.means(base)) * sign > 0 for base, chat in pairs]
     base, chat = pairs[0]
-    word, count = "higher" if sign > 0 else "lower", sum(bool(holds[0]) for holds in right)
     example = f"{base.titles[0]} {base.mean:.3f}, {chat.titles[0]} {chat.mean:.3f}"
-    return join_components(f"{word} for {count} of {len(pairs)} chat models, e.g. {example}", right)
+    word = "higher" if sign > 0 else "lower"
+    return join_components(f"{word} for {count(right)} chat models, e.g. {example}", right)
 
 
 def check_sizes(
@@ -242,9 +245,8 @@ def check_sizes(
         return None
     up = [(sample.means(b) - sample.means(a)) * sign > 0 for a, b in neighbors]
     examples = [f"{a.titles[1]} {a.titles[0]} {a.mean:.3f}, {b.titles[0]} {b.mean:.3f}" for a, b in neighbors[:2]]
-    count = sum(bool(holds[0]) for holds in up)
     word = "higher" if sign > 0 else "lower"
-    return join_components(f"{word} in {count} of {len(neighbors)} pairs, e.g. {'; '.join(examples)}", up)
+    return join_components(f"{word} in {count(up)} pairs, e.g. {'; '.join(examples)}", up)
 
 
 def correlate_ranks(first: F64, second: F64) -> F64:
@@ -369,5 +371,4 @@ def check_hidden(sample: Sample, values: Sequence[Pair]) -> Outcome | None:
     lower = [sample.means(huse) < sample.means(quality) for _, huse, quality in both]
     name, huse, quality = both[0]
     example = f"{name}: HUSE {huse.mean:.2f}, HUSE-Q {quality.mean:.2f}"
-    count = sum(bool(holds[0]) for holds in lower)
-    return join_components(f"lower for {count} of {len(both)} systems, e.g. {example}", lower)
+    return join_components(f"lower for {count(lower)} systems, e.g. {example}", lower)

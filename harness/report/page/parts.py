@@ -117,8 +117,11 @@ def _encode_letters(
     def iterate_letters() -> Iterator[tuple[str, str]]:
         bounds = pairwise(offsets.tolist())
         for text, ids, (start, end) in zip(rows.each("text"), rows.token_ids, bounds, strict=True):
-            lengths = measure_tokens(tokenizer, text, ids.tolist(), end - start) or [len(DIGITS)]  # too long for a letter
-            yield (encode_letters(lengths), surprise[start:end]) if max(lengths) < len(DIGITS) else ("", "")
+            lengths = measure_tokens(tokenizer, text, ids.tolist(), end - start)
+            if lengths is None or max(lengths) >= len(DIGITS):  # no letter is so long
+                yield "", ""
+            else:
+                yield encode_letters(lengths), surprise[start:end]
 
     return iterate_letters() if any(tokens for tokens, _ in iterate_letters()) else None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from openended.harness.core import DataError, escape_csv_cell, write_text
 from openended.harness.imported import Perturbation, list_perturbations, parse_perturbation
-from openended.harness.report.analysis.paired import LEVEL, Z, correct_by_holm
+from openended.harness.report.analysis.paired import LEVEL, Z, compute_margin_p_value, correct_by_holm
 from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell, make_quantity
 from openended.harness.report.tables.selection import TablePart, select_pairs
 from openended.harness.results import Layout, Results, SystemValue, find_interval, parse_sizes
@@ -72,8 +72,7 @@ class PerturbationCurve:
 
 def compute_p_value(first: PerturbedValue, second: PerturbedValue) -> float:
     """Return the p-value of two equal values, as if they were of different texts; NaN if an error is unknown."""
-    error = math.hypot(first.std_error, second.std_error)
-    return math.erfc(abs(first.value - second.value) / error / math.sqrt(2)) if error > 0 else math.nan
+    return compute_margin_p_value(first.value - second.value, Z * math.hypot(first.std_error, second.std_error))
 
 
 def find_perturbation_curves(results: Results, items: Sequence[SystemValue]) -> list[PerturbationCurve]:

@@ -26,7 +26,8 @@ def describe_best(results: Results) -> list[str]:
         tied = tied if cells[0]["rule"] in ("tests", "intervals") else ", not tested against the others"
         where = f"{task}: " if task else ""
         value = f"{first.title} {format_fixed(first.mean, decimals)}{ends}"
-        lines.append(f"{where}{_name_systems(part)[tuple(first.axes.items())]}, {value}{tied}")
+        names = {id(item): system.name for system in group_systems(part) for item in system.items}
+        lines.append(f"{where}{names[id(first)]}, {value}{tied}")
     return lines
 
 
@@ -41,7 +42,3 @@ def _rank_tasks(results: Results) -> Iterator[tuple[str, Sequence[SystemValue], 
             if len(cells) > 1:
                 yield task if len(parts) > 1 else "", part, cells
                 break
-
-
-def _name_systems(part: Sequence[SystemValue]) -> dict[tuple[tuple[str, str], ...], str]:
-    return {tuple(system.items[0].axes.items()): system.name for system in group_systems(part)}

@@ -212,7 +212,7 @@ def collect_commands(runs: Sequence[Run]) -> list[str]:
     lines: dict[str, None] = {}
     for words in (run.command for run in sorted(runs, key=lambda run: run.created, reverse=True) if run.command):
         path = Path(words[0])
-        program = ["python", "-m", path.parent.name] if path.name == "__main__.py" else path.name.split()
+        program = ["python", "-m", "openended"] if path.name == "__main__.py" else path.name.split()
         lines[f"Command: {shlex.join([*program, *words[1:]])}"] = None
     rest = len(lines) - MAX_COMMANDS
     more = [f"{rest} more {'command' if rest == 1 else 'commands'}: see the runs' records."] if rest > 0 else []

@@ -4,6 +4,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const MARGINS = { left: 62, right: 12, top: 26, bottom: 46 };
 const SEVERAL = { width: 400, height: 280 }; // pixels of one of several panels
 const SINGLE = { width: 560, height: 380 };
+const FONT_SIZE = 11;
 const MAX_DISTANCE = 26; // pixels around a point
 const DASHES = { "--": "6 4", "-.": "7 3 2 3", ":": "2 3" };
 
@@ -44,11 +45,20 @@ function createScale(axis, from, to) {
 // The human text is drawn in the color of the letters.
 const adaptColor = (color) => (color === "#222222" ? "currentColor" : color);
 
+const shorten = (text) => (text.length > 22 ? `${text.slice(0, 21)}…` : text);
+
+// Pixels of a text in the font of the page.
+function measureWidth(text) {
+  const context = createElement("canvas").getContext("2d");
+  context.font = `${FONT_SIZE}px ${getComputedStyle(document.body).fontFamily}`;
+  return context.measureText(text).width;
+}
+
 const clips = { count: 0 };
 
 function drawPanel(panel, size, tip) {
-  const longest = Math.max(0, ...panel.y.ticks.map(([, text]) => text.length));
-  const left = Math.min(150, Math.max(MARGINS.left, 20 + 6.2 * longest));
+  const widest = Math.max(0, ...panel.y.ticks.map(([, text]) => measureWidth(shorten(text))));
+  const left = Math.max(MARGINS.left, widest + (panel.y.label ? 26 : 12));
   const [right, top, bottom] = [size.width - MARGINS.right, MARGINS.top, size.height - MARGINS.bottom];
   const scales = { x: createScale(panel.x, left, right), y: createScale(panel.y, bottom, top) };
   const label = [panel.title, panel.x.label && `${panel.x.label} across`, panel.y.label && `${panel.y.label} up`].filter(Boolean).join(", ");
@@ -81,14 +91,14 @@ function drawBackground(content, panel, { x, y, left, right, top, bottom }) {
 }
 
 function drawAxes(svg, panel, { x, y, left, right, top, bottom, height }) {
-  const createText = (text, attributes) => createSvg("text", { "font-size": 11, fill: "currentColor", ...attributes }, text);
+  const createText = (text, attributes) => createSvg("text", { "font-size": FONT_SIZE, fill: "currentColor", ...attributes }, text);
   for (const [value, text] of panel.x.ticks) {
     svg.append(createSvg("line", { x1: x(value), x2: x(value), y1: top, y2: bottom, class: "grid" }));
     svg.append(createText(text, { x: x(value), y: bottom + 15, "text-anchor": "middle" }));
   }
   for (const [value, text] of panel.y.ticks) {
     svg.append(createSvg("line", { x1: left, x2: right, y1: y(value), y2: y(value), class: "grid" }));
-    svg.append(createText(text.length > 22 ? `${text.slice(0, 21)}…` : text, { x: left - 6, y: y(value) + 4, "text-anchor": "end" }));
+    svg.append(createText(shorten(text), { x: left - 6, y: y(value) + 4, "text-anchor": "end" }));
   }
   svg.append(createSvg("path", { d: `M${left} ${top}V${bottom}H${right}`, fill: "none", stroke: "currentColor" }));
   const center = (left + right) / 2;

@@ -281,6 +281,14 @@ def test_figures_answer_and_share_their_colors_with_tables_and_texts(page):
     button.click()
     assert button.get_attribute("aria-pressed") == "false"
     assert page.locator("g[data-series][hidden]").count() == 1
+    left = page.evaluate("""() => {
+      const axis = { limits: [0, 1], kind: 'linear', label: '', ticks: [] };
+      const empty = { title: '', series: [], rules: [], bands: [], ellipses: [], x: axis };
+      const panel = drawPanel({ ...empty, y: { ...axis, ticks: [[0, 'WWWWWWWWWW num_beams=4']] } }, SEVERAL, $('p'));
+      document.body.append(panel);
+      return $('text', panel).getBBox().x;
+    }""")
+    assert left >= 0, "a long name is not cut"
 
 
 def test_why_names_cells_and_missed_texts_and_leads_to_them(page):

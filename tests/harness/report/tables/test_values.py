@@ -514,7 +514,7 @@ def test_many_values_and_commands_are_counted_and_a_launched_job_says_what_the_u
     tmp_path /= "many"
     for n in range(100, 800, 100):
         folder = write_run(tmp_path, "nucleus", 0, n=n, created=f"2026-02-01T10:20:{n // 100:02d}+00:00")
-        by(folder, "/opt/openended/__main__.py", f"num_examples={n}")
+        by(folder, "…/__main__.py", f"num_examples={n}")
     told = group_into_lines(tmp_path)
     assert told[0] == "Task docs; 100 to 700 (7 values) examples; at most 96 new tokens; seed 0."
     assert told[2] == "Command: python -m openended num_examples=700"
