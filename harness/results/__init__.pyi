@@ -92,11 +92,11 @@ from .systems import (
     label_system as label_system,
     label_systems as label_systems,
     make_natural_sort_key as make_natural_sort_key,
-    measure_gap as measure_gap,
     order_axes as order_axes,
     orient as orient,
     parse_sizes as parse_sizes,
     select_systems_with_both as select_systems_with_both,
     select_values as select_values,
     sort_values as sort_values,
+    take_logarithms as take_logarithms,
 )

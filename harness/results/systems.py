@@ -262,11 +262,28 @@ def find_target(item: SystemValue, items: Iterable[SystemValue]) -> float | None
     return math.nan if human is None else human.mean
 
 
-def measure_gap(value: Any, human: Any, gaps: bool | str) -> Any:  # noqa: ANN401 - numbers or arrays
-    """Return the distance of values to the human value, or of their base-2 logarithms (`gaps=log`)."""
-    import numpy as np
+def take_logarithms(items: Iterable[SystemValue]) -> list[SystemValue]:
+    """Return values of which those whose target is the human one are base-2 logarithms, with their uncertainties.
 
-    return np.abs(np.log2(value) - np.log2(human) if gaps == "log" else np.asarray(value) - human)
+    The stored arrays and replicates stay those of the values, so nothing is tested. Of 0 there is no logarithm.
+    """
+
+    def convert(value: float) -> float:
+        return math.log2(value) if value > 0 else math.nan
+
+    def convert_item(item: SystemValue) -> SystemValue:
+        below, above = item.reach
+        by_seed = {seed: convert(value) for seed, value in item.values.items()}
+        finite = [value for value in by_seed.values() if math.isfinite(value)]
+        return dataclasses.replace(
+            item, mean=convert(item.mean), values=by_seed, title=f"log₂ {item.title}",
+            sd=statistics.stdev(finite) if math.isfinite(item.sd) and len(finite) > 1 else math.nan,
+            metric_error=item.metric_error / (item.mean * math.log(2)) if item.mean > 0 else math.nan,
+            interval=(convert(item.mean - below), convert(item.mean + above)) if item.mean > below > 0 else None,
+            reason=item.reason or ("" if item.mean > 0 else f"The value is {item.mean:g}, which has no logarithm."),
+        )  # fmt: skip
+
+    return [convert_item(item) if item.direction == "match_human" else item for item in items]
 
 
 def orient(values: Any, direction: str, target: Any = None) -> Any:  # noqa: ANN401

@@ -7,7 +7,16 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from openended.harness.core import SpecError, suggest
 from openended.harness.report.tables.selection import find_name, list_options, select_pairs
-from openended.harness.results import Layout, Pair, Results, System, SystemValue, get_parent_axis, group_systems
+from openended.harness.results import (
+    Layout,
+    Pair,
+    Results,
+    System,
+    SystemValue,
+    get_parent_axis,
+    group_systems,
+    take_logarithms,
+)
 
 T = TypeVar("T")
 MOST = 20  # systems that one figure can show distinctly
@@ -137,6 +146,10 @@ class Part(NamedTuple):
         """The values that a table of correlations compares metrics with; empty for other tables."""
         is_compared = self.layout.analysis == "correlation" and self.layout.targets
         return select_pairs(self.values, self.layout.targets, companions=False) if is_compared else []
+
+    def convert(self, items: Sequence[SystemValue]) -> Sequence[SystemValue]:
+        """Return values as the layout compares them: as they are, or as logarithms."""
+        return take_logarithms(items) if self.layout.gaps == "log" else items
 
     def select_systems(self, pair: Pair) -> tuple[list[System], str]:
         """Return the systems with a value that a figure can show, in declared order, and a note if there are more."""

@@ -35,7 +35,7 @@ def show_metrics(part: Part) -> Plot | None:
     """
     chosen = []  # values of the systems, all values with these options, and the options
     for metric, key in dict.fromkeys((*select_pairs(part.values), *part.targets)):
-        for options, items in _group_by_options(part.values, metric):
+        for options, items in _group_by_options(part.convert(part.values), metric):
             values = [i for i in items if i.system == "model" and i.key == key and math.isfinite(i.mean)]
             chosen += [(values, items, options)] if values else []
     alike = drop_embedders([item for values, *_ in chosen for item in values], all_metrics=True)
@@ -53,7 +53,7 @@ def show_metrics(part: Part) -> Plot | None:
         series = [
             Series(
                 mark="dots", y=[rank],
-                x=[measured.measure_gap(value.mean, centers[rank], part.layout.gaps) if is_gap else value.mean],
+                x=[abs(value.mean - centers[rank]) if is_gap else value.mean],
                 left=[value.reach[0]], right=[value.reach[1]], style=names[rank], like=systems[rank].items[0],
                 axes=value.axes,
             )
@@ -160,7 +160,7 @@ def show_sweep(
     human value dashed. A line has the color of the system at its first point. Nothing is shown where no system has
     three values of the axis. `names`: of an axis without numbers, its values in order, with their titles.
     """
-    names = names or {}
+    names, items = names or {}, part.convert(items)
     declared = part.declaration.lines
     by_metric: list[tuple[str, list[Line]]] = []
     for pair in select_pairs(items, part.metrics):
@@ -183,7 +183,7 @@ def show_sweep(
             x, y = [value for value, _ in line.points], np.array([i.mean for _, i in line.points])
             targets = [human.mean if (human := find_human_value(sides, i)) else math.nan for _, i in line.points]
             if is_gap:
-                y = measured.measure_gap(y, np.array(targets), part.layout.gaps)
+                y = np.abs(y - targets)
             else:
                 others["human"] |= {at: target for at, target in zip(x, targets, strict=True) if math.isfinite(target)}
                 others["human ceiling"] |= {at: i.mean for i in sides for at, p in line.points if _is_ceiling(i, p)}

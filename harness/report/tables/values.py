@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from openended.harness import core, results as measured
@@ -63,6 +64,8 @@ class _ValueFrame:
     """The values of one table, and the systems that have them."""
 
     def __init__(self, part: TablePart, layout: Layout) -> None:
+        if layout.gaps == "log":
+            part = replace(part, items=measured.take_logarithms(part.items))
         self.part, self.layout = part, layout
         self.pairs = selection.select_pairs(part.items, layout.metrics)
         if not self.pairs:
@@ -228,8 +231,7 @@ class _ValueFrame:
             cells[key] = self.build_cell(item, references, gap=gap)
         cells |= mark_other_sizes(filled, cells)
         humans = [make_cell(i.mean) for i in references if i.system == "human" and not gap]
-        log = "log₂ " if layout.gaps == "log" else ""
-        title = f"|Δ {log}{first.title}|" if gap else first.title
+        title = f"|Δ {first.title}|" if gap else first.title
         measure = ".".join(pair)
         axes = {axis: ", ".join(_label_value(where, axis)) for axis in layout.list_compared_apart() if axis in where}
         if "options" in (*layout.rows, *layout.columns):
@@ -249,7 +251,7 @@ class _ValueFrame:
             return make_cell(note=item.reason, source=item)
         human = find_human_value([h for h in humans if math.isfinite(h.mean)], item)
         if gap and human is None:
-            return make_cell(note=NO_HUMAN)
+            return make_cell(note=next((h.reason for h in humans if h.reason and h.pair == item.pair), NO_HUMAN))
         interval = None if gap else find_metric_interval(item, self.part.items)
         # People's ratings have no other error: that of a metric of a judgments file is about its texts.
         is_only_error = item.family == "human" and item.seeds == 1 and math.isnan(item.metric_error)
@@ -260,9 +262,8 @@ class _ValueFrame:
         varies = interval is None or interval[0] < interval[1]
         is_compared = human is not None and item.direction == "match_human"
         return make_cell(
-            float(measured.measure_gap(item.mean, human.mean, self.layout.gaps))
-            if gap and human is not None
-            else item.mean, item.sd, item.seeds, interval=interval if varies else None,
+            abs(item.mean - human.mean) if gap and human is not None else item.mean,
+            item.sd, item.seeds, interval=interval if varies else None,
             error=item.metric_error, note="" if varies else NO_VARIATION, source=item, human=human,
             **({"aim": human.mean} if human is not None and is_compared else {}),
         )  # fmt: skip

@@ -30,7 +30,15 @@ from openended.harness.report.tables.frame import (
 from openended.harness.report.tables.search_trials import build_mean_cell
 from openended.harness.report.tables.selection import summarize_sources
 from openended.harness.results import Layout, SystemValue, build_layout, find_human_value, load_layout, read_results
-from tests.harness.report.synthetic import change_record, make_interval, print_columns, print_rows, result, write_run
+from tests.harness.report.synthetic import (
+    change_record,
+    draw_figure,
+    make_interval,
+    print_columns,
+    print_rows,
+    result,
+    write_run,
+)
 
 
 def write(folder, decoder, values, seed=0, human=None, direction="match_human", metric="m", **more):
@@ -251,12 +259,24 @@ def test_gaps_to_human(tmp_path):
 
 def test_gaps_of_logarithms(tmp_path):
     """MAUVE, A.2: log₂ of 40 and of 5 less log₂ of 20 are 1 and −2; equal distances of values are no test of these."""
-    for decoder, value in (("greedy", 40.0), ("nucleus", 5.0)):
-        write(tmp_path, decoder, {"m": value}, human={"m": 20.0})
-    made = table(tmp_path, gaps="log")
-    assert made.columns[0].heading == "|Δ log₂ m| ↓"
+    for decoder, value, other in (("greedy", 40.0, 0.5), ("nucleus", 5.0, 0.0)):
+        more = {"sd": {"m": 5.0}, "intervals": {"m": make_interval(value / 2, value * 2)}}
+        write(tmp_path, decoder, {"m": value, "o": other}, human={"m": 20.0, "o": 0.25}, **more)
+    made = table(tmp_path, gaps="log", metrics=("m.m", "m.o"))
+    assert [column.heading for column in made.columns] == ["|Δ log₂ m| ↓", "|Δ log₂ o| ↓"]
     assert [row.cells[0].value for row in made.rows] == pytest.approx([1.0, 2.0])
+    assert [row.cells[0].error for row in made.rows] == pytest.approx([5 / 40 / math.log(2), 1 / math.log(2)])
+    assert [(row.cells[1].number, row.cells[1].note) for row in made.rows] == [
+        ("1.000", ""), ("–", "The value is 0, which has no logarithm."),
+    ]  # fmt: skip
     assert best(made) == ["greedy"]
+    figure = draw_figure("metrics", read_results([tmp_path]), gaps="log")["metrics"]
+    (bar,) = figure.axes[0].containers[0].lines[2]
+    assert bar.get_segments()[0][:, 0].tolist() == pytest.approx([0.0, 2.0]), "half and twice the value"
+    write(tmp_path / "seeds", "nucleus", {"m": 5.0}, human={"m": 20.0})
+    write(tmp_path / "seeds", "nucleus", {"m": 20.0}, 1, human={"m": 20.0})
+    (cell,) = table(tmp_path / "seeds", gaps="log").rows[0].cells
+    assert cell.sd == pytest.approx(math.sqrt(2)), "of the logarithms 2.32 and 4.32"
 
 
 def test_the_error_that_huse_implies_is_said(tmp_path):
