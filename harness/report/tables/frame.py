@@ -99,7 +99,8 @@ class Note(NamedTuple):
 
     def __str__(self) -> str:
         more = f" and {len(self.systems) - MAX_LISTED} more" if len(self.systems) > MAX_LISTED else ""
-        about = f"{', '.join(self.systems[:MAX_LISTED])}{more}", ", ".join(self.tasks)
+        separator = "; " if any(", " in name for name in self.systems) else ", "
+        about = f"{separator.join(self.systems[:MAX_LISTED])}{more}", ", ".join(self.tasks)
         return " ".join([self.text, *(f"({names})" for names in about if names)])
 
 

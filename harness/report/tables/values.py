@@ -128,19 +128,18 @@ class _ValueFrame:
         counts = " or ".join(map(str, sorted({i.seeds for i in models if i.seeds > 1})))
         means = [f"Means over {counts} seeds."] if counts else []
         means += [] if layout.decimals or layout.significant else [RULE]
-        of_runs = group_by(list_run_notes(models, results, label), lambda note: note.kind)
+        caveats = list_caveats(models, results, label, intervals=layout.uncertainty == "interval")
+        noted = group_by([*list_run_notes(models, results, label), *caveats], lambda note: note.kind)
         remarks = (
             *describe_coverage(columns), *name_equal_systems(models, label), *self.describe_empty(),
-            *of_runs.get("remark", ()),
+            *noted.get("remark", ()),
         )  # fmt: skip
         warnings = (
-            *of_runs.get("warning", ()),
-            *list_caveats(models, results, label, intervals=layout.uncertainty == "interval"),
-            *warn_of_human_counts(models, part.items), *self.list_unknown_keys(),
+            *noted.get("warning", ()), *warn_of_human_counts(models, part.items), *self.list_unknown_keys(),
         )  # fmt: skip
         rules = (
             *describe_classifier_errors(models, label), *estimates, *describe_resolution(columns, part),
-            *of_runs.get("rule", ()), *self.describe_ceilings(), *means, *signatures,
+            *noted.get("rule", ()), *self.describe_ceilings(), *means, *signatures,
         )  # fmt: skip
         title = ", ".join([f"{layout.title}{part.tasks}", *self.name_model(), *_name_options(part.where)])
         return Frame(part.stem, title, printed_cells, make_notes(remarks, warnings, rules), heads={"system": "System"})
@@ -368,17 +367,21 @@ def mark_incomparable(item: SystemValue, column: SystemValue) -> Cell:
 def list_caveats(
     models: Sequence[SystemValue], results: Results, label: Label, *, intervals: bool = False
 ) -> list[Note]:
-    """Return the caveats about values, each in one line for all metrics and systems, and missing intervals if asked."""
-    titles: dict[str, dict[str, set[str]]] = {}  # caveat → metric, or title of a value → systems
+    """Return the caveats about values, each in one line for all metrics and systems, and missing intervals if asked.
+
+    What a metric of judgments says is how it counted them: a remark.
+    """
+    titles: dict[tuple[NoteKind, str], dict[str, set[str]]] = {}  # caveat → metric, or title of a value → systems
     for item in (i for i in models if math.isfinite(i.mean)):
         rows = measured.find_results(results, item)
         caveats = [(note, item.metric) for row in rows for note in row.notes]
         reasons = [row.no_interval[item.key] for row in rows if intervals and item.key in row.no_interval]
         caveats += [(f"no interval: {reason}", item.title) for reason in reasons]
         for caveat, title in caveats:
-            titles.setdefault(caveat, {}).setdefault(title, set()).add(label(item))
-    about = {f"{', '.join(names)}: {caveat}": set().union(*names.values()) for caveat, names in titles.items()}
-    return name_systems({("warning", text): names for text, names in about.items()}, models, label)
+            kind: NoteKind = "remark" if item.family == "human" else "warning"
+            titles.setdefault((kind, caveat), {}).setdefault(title, set()).add(label(item))
+    about = {(kind, f"{', '.join(of)}: {text}"): set().union(*of.values()) for (kind, text), of in titles.items()}
+    return name_systems(about, models, label)
 
 
 def warn_of_human_counts(models: Sequence[SystemValue], items: Sequence[SystemValue]) -> list[str]:

@@ -20,6 +20,7 @@ from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import to_markdown
 from openended.harness.report.tables.frame import (
     FIELDS,
+    Note,
     _compare_intervals,
     fill_column,
     make_cell,
@@ -392,6 +393,10 @@ def test_a_caveat_is_one_line_for_its_metrics_and_names_its_systems_unless_it_is
     assert spans.list_notes("warning") == [warnings[0], "MAUVE: no interval: no variation seen", *warnings[1:]]
     assert plain.list_notes("remark") == ["no model"], "without replicates nothing is said of power"
     assert plain.list_notes("rule")[0] == "5 records skipped (empty)"
+    write_noted(tmp_path / "rated", "greedy", ["180 comparisons"], family="human")
+    rated = table(tmp_path / "rated")
+    assert (rated.list_notes("warning"), rated.list_notes("remark")) == ([], ["mauve: 180 comparisons"])
+    assert str(Note("remark", "few texts", ("t=1, task=a", "t=2, task=a"))) == "few texts (t=1, task=a; t=2, task=a)"
 
 
 def test_the_warning_of_a_marked_heading_is_not_repeated_as_a_note(tmp_path):
