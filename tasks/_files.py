@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from openended.harness.core import DataError, SourceFile, Task, digest_file, open_bytes, option, strip_packing, suggest
+from openended.harness import core
+from openended.harness.core import DataError, SourceFile, Task, option, suggest
 from openended.harness.imported import Remote, check_text, fetch, find_value, is_valid_text, refuse_missing, verify
 
 T = TypeVar("T")
@@ -33,15 +34,15 @@ class UserFileTask(Task):
         if not path.is_file():
             what = "expected a file, got a folder" if path.is_dir() else "no such file"
             raise DataError(f"task {self.name}: {what}: {path}; set {option}")
-        if not strip_packing(path.name).endswith(_TEXTS):
-            return digest_file(path)
+        if not core.strip_packing(path.name).endswith(_TEXTS):
+            return core.digest_file(path)
         seen = hashlib.sha256()
         try:
-            with open_bytes(path) as handle:
+            with core.open_bytes(path) as handle:
                 for line in handle:
                     seen.update(line.rstrip(b"\r\n") + b"\n")
         except (EOFError, zlib.error, OSError):  # reading the examples says what is wrong, and where
-            return digest_file(path)
+            return core.digest_file(path)
         return seen.hexdigest()
 
 
@@ -166,12 +167,3 @@ def read_usable_text(row: Mapping[str, Any], field: str, where: str, skipped: Co
 def choose_id_field(row: Mapping[str, Any], field: str | None) -> str | None:
     """Return the field that holds a record's id: the given one; with `auto` the first of `ID_FIELDS` it has."""
     return field if field != "auto" else next((name for name in ID_FIELDS if row.get(name) is not None), None)
-
-
-def read_id(row: Mapping[str, Any], field: str, where: str) -> str:
-    """Return an id: text or a whole number."""
-    value = row.get(field)
-    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
-        got = "nothing" if field not in row else "null" if value is None else repr(value)
-        raise DataError(f"{where}: field {field!r}: expected an id (text or a whole number), got {got}")
-    return check_text(str(value), field, where)

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 from openended.harness import core
 from openended.harness.core import DataError, Example, find_cache_root, sort_by_hash, suggest
-from openended.harness.imported import LEDGER, edit_ledger, find_value, is_offline, read_ledger
-from openended.tasks._files import GroupTask, choose_id_field, read_id, read_usable_text
+from openended.harness.imported import LEDGER, edit_ledger, find_value, is_offline, read_id, read_ledger
+from openended.tasks._files import GroupTask, choose_id_field, read_usable_text
 from openended.tasks._prompts import CutTask, Document, PromptUnit
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")

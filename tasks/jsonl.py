@@ -12,11 +12,13 @@ With `references_field`, a line lists several human texts of its prompt; the fir
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from openended.harness.core import REQUIRED, DataError, Example, Json, Tokenizer, option, ranged, task
-from openended.harness.imported import choose_fields, read_records
+from openended.harness.imported import SAMPLED, TextSelection, choose_fields, find_fields, read_id, read_records
 from openended.harness.models import Message, make_turns, read_messages
 from openended.tasks import _files
 from openended.tasks._prompts import CutTask, Document, PromptUnit
@@ -89,13 +91,8 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
                 if self.human_field not in row and talk[-1].role == "assistant":
                     row = {**row, self.human_field: talk.pop().text}
             if human_field is None:  # the first line decides
-                human_field = self.human_field
-                if human_field not in row and human_field == _HUMAN:
-                    others = {name: value for name, value in row.items() if name != self.prompt_field}
-                    human_field = choose_fields([others], "human", where, "task.human_field=").field
-                    log.info(
-                        "task       jsonl: the human text is the field %r (guessed; task.human_field=NAME)", human_field
-                    )
+                is_named = self.human_field in row or self.human_field != _HUMAN
+                human_field = self.human_field if is_named else find_human_field(Path(self.path), self.prompt_field)
             human = _files.read_text_field(row, human_field, where, "task.human_field")
             if not human.strip():
                 raise DataError(f"{where}: example {identity} has an empty human side ({human_field!r})")
@@ -113,10 +110,8 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
 
     def _iterate_documents(self, skipped: Counter[str]) -> Iterator[Document]:
         """Yield the texts that are cut into prompt and human text."""
-        field = self.text_field
+        field = self.text_field or find_fields(Path(self.path), TextSelection(side="human")).field
         for row, identity, where in self._iterate_rows():
-            if field is None:
-                field = choose_fields([row], "human", where, "task.text_field=").field
             text = _files.read_text_field(row, field, where, "task.text_field")
             if self.is_in_group(row, where, skipped):
                 yield Document(f"jsonl/{identity}", text, {})
@@ -133,9 +128,23 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
                 id_field = field
             elif field and not id_field:
                 raise DataError(f"{where}: has an id ({field!r}), the first line has none; set task.id_field=null")
-            identity = _files.read_id(row, id_field, where) if id_field else f"{number:06d}"
+            identity = read_id(row, id_field, where) if id_field else f"{number:06d}"
             if first_lines.setdefault(identity, number) != number:
                 raise DataError(f"{where}: duplicate id {identity!r}, first used by record {first_lines[identity] + 1}")
             yield row, identity, where
         if not first_lines:
             raise DataError(f"{path}: holds no example")
+
+
+def find_human_field(path: Path, prompt_field: str) -> str:
+    """Return the field that looks most like human texts in the first records of a file."""
+    first = [*islice(read_records(path), SAMPLED)]
+    others = [{name: value for name, value in record.cells.items() if name != prompt_field} for record in first]
+    field = choose_fields(others, "human", first[0].where, "task.human_field=").field
+    _log_once(f"task       jsonl: the human text is the field {field!r} (guessed; task.human_field=NAME)")
+    return field
+
+
+@lru_cache
+def _log_once(line: str) -> None:
+    log.info("%s", line)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from openended.harness.core import Example, Tokenizer, task
-from openended.harness.imported import read_records
-from openended.tasks._files import PublicFileTask, choose_id_field, read_id, read_usable_text
+from openended.harness.imported import read_id, read_records
+from openended.tasks._files import PublicFileTask, choose_id_field, read_usable_text
 
 
 class OpenQuestions(PublicFileTask):

@@ -6,20 +6,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import (
-    REQUIRED,
-    DataError,
-    Example,
-    SourceFile,
-    Tokenizer,
-    digest,
-    open_text,
-    option,
-    parse_number,
-    ranged,
-    sort_by_hash,
-    task,
-)
+from openended.harness import core
+from openended.harness.core import REQUIRED, DataError, Example, SourceFile, option, ranged
 from openended.harness.imported import digest_files, read_records
 from openended.tasks._files import GroupTask, UserFileTask, is_null_or_text, read_usable_text
 
@@ -27,7 +15,7 @@ _Pair = tuple[str, str, str]  # line, context, response
 _DELETED = ("[deleted]", "[removed]")  # what Reddit puts in place of a post
 
 
-@task
+@core.task
 class Pairs(GroupTask, UserFileTask):
     """Contexts and human responses of a file, or of two files with one line for each pair."""
 
@@ -76,12 +64,12 @@ class Pairs(GroupTask, UserFileTask):
         others = {"task.human_path": self.human_path, "task.banned_words": self.banned_words}
         digests = [self.digest_user_file(Path(path), name) for name, path in others.items() if path is not None]
         first = digest_files(Path(self.path)) if self.human_path is None else super().fingerprint()
-        return digest([first, *digests]) if digests else first
+        return core.digest([first, *digests]) if digests else first
 
-    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+    def examples(self, tokenizer: core.Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield the pairs; those with an empty side are counted. The human text begins with a space."""
         del tokenizer
-        pairs = sort_by_hash(self._filter(self._read(skipped), skipped), lambda pair: pair[0])
+        pairs = core.sort_by_hash(self._filter(self._read(skipped), skipped), lambda pair: pair[0])
         if not pairs:
             raise DataError(f"{self.path}: holds no pair")
         for line, prompt, human in pairs:
@@ -91,7 +79,7 @@ class Pairs(GroupTask, UserFileTask):
         """Leave out pairs and remove rare words as the options say; words are compared in lower case."""
         banned = set[str]()
         if self.banned_words is not None:
-            with open_text(Path(self.banned_words)) as handle:
+            with core.open_text(Path(self.banned_words)) as handle:
                 banned = {line.strip().lower() for line in handle if line.strip()}
         usable = list[_Pair]()
         for pair in pairs:
@@ -122,7 +110,7 @@ class Pairs(GroupTask, UserFileTask):
             if name not in cells:
                 raise DataError(f"{where}: no field {name!r} with upvotes; if there are none: task.score_fields=[]")
             try:
-                score = parse_number(str(cells[name]))
+                score = core.parse_number(str(cells[name]))
             except (TypeError, ValueError) as err:
                 raise DataError(f"{where}: {name}: expected a number, got {cells[name]!r:.40}") from err
             if not score >= self.min_score:
@@ -131,7 +119,7 @@ class Pairs(GroupTask, UserFileTask):
 
     def _read(self, skipped: Counter[str]) -> Iterator[_Pair]:
         if self.human_path is not None:
-            with open_text(Path(self.path)) as contexts, open_text(Path(self.human_path)) as responses:
+            with core.open_text(Path(self.path)) as contexts, core.open_text(Path(self.human_path)) as responses:
                 for number, (context, response) in enumerate(zip_longest(contexts, responses), 1):
                     if context is None or response is None:
                         raise DataError(f"{self.path}:{number}: only one of it and {self.human_path} has this line")

@@ -9,17 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from openended.harness.core import (
-    DataError,
-    ModelInfo,
-    SpecError,
-    decoder,
-    digest_file,
-    format_last_frame,
-    option,
-    shorten_error,
-    suggest,
-)
+from openended.harness import core
+from openended.harness.core import DataError, ModelInfo, SpecError, option
 from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.decoders.truncation_rules import keep_all
 
@@ -31,7 +22,7 @@ Process = Callable[["Tensor", "Tensor"], "Tensor"]
 USE = "type decoder=FILE.py:NAME, a LogitsProcessor of transformers or a function of logits"
 
 
-@decoder
+@core.decoder
 class UserProcessor(SamplingDecoder):
     """Sampling from the softmax of what your own file makes of the logits: `decoder=file.py:NAME`.
 
@@ -57,7 +48,7 @@ class UserProcessor(SamplingDecoder):
             self.require(not self.code, "path", f"the file whose digest is {self.code}: {USE}")
             return
         is_source = Path(self.path).suffix == ".py" and Path(self.path).is_file()
-        digest = digest_file(Path(self.path))[:16] if is_source else ""
+        digest = core.digest_file(Path(self.path))[:16] if is_source else ""
         self.require(bool(digest), "path", "a Python file")
         self.require(self.code in ("", digest), "code", f"the digest of {self.path}, {digest}")
         object.__setattr__(self, "code", digest)
@@ -114,13 +105,13 @@ def load_process(path: str, code: str, member: str) -> Process:
         processor: Any = getattr(module, member, None)
         if not callable(processor):
             names = [name for name, value in vars(module).items() if callable(value)]
-            raise SpecError(f"decoder {path}: no class or function {member!r}{suggest(member, names)}")
+            raise SpecError(f"decoder {path}: no class or function {member!r}{core.suggest(member, names)}")
         processor = processor() if inspect.isclass(processor) else processor
         takes_ids = len(inspect.signature(processor).parameters) > 1
     except SpecError:
         raise
     except Exception as err:
-        reason = f"{type(err).__name__}: {shorten_error(err)}{format_last_frame(err)}"
+        reason = f"{type(err).__name__}: {core.shorten_error(err)}{core.format_last_frame(err)}"
         raise SpecError(f"decoder {path}:{member}: {reason}") from err
     process: Process = processor if takes_ids else lambda _, scores: processor(scores)
     return process

@@ -11,7 +11,12 @@ from .download import (
     refuse_missing as refuse_missing,
     verify as verify,
 )
-from .fields import ReadSummary as ReadSummary, choose_fields as choose_fields, find_value as find_value
+from .fields import (
+    SAMPLED as SAMPLED,
+    ReadSummary as ReadSummary,
+    choose_fields as choose_fields,
+    find_value as find_value,
+)
 from .files import (
     KINDS as KINDS,
     TextRecord as TextRecord,
@@ -19,6 +24,7 @@ from .files import (
     digest_files as digest_files,
     is_valid_text as is_valid_text,
     name_files as name_files,
+    read_id as read_id,
     read_records as read_records,
 )
 from .pairing import (
@@ -44,6 +50,7 @@ from .systems import (
 )
 from .texts import (
     digest_corpus as digest_corpus,
+    find_fields as find_fields,
     load_corpus as load_corpus,
     number_texts as number_texts,
     read_texts as read_texts,

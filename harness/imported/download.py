@@ -184,15 +184,7 @@ def unpack(path: Path, stamp: tuple[int, int]) -> Path:
                         raise DataError(f"{path}: expected at most {_MOST_MEMBERS} files, got more; unpack it yourself")
             shutil.unpack_archive(path, temporary, filter=None if is_zip else "data")
             temporary.rename(folder)
-        except (
-            OSError,
-            EOFError,
-            zlib.error,
-            RuntimeError,
-            shutil.ReadError,
-            tarfile.TarError,
-            zipfile.BadZipFile,
-        ) as err:
+        except (OSError, EOFError, zlib.error, RuntimeError, tarfile.TarError, zipfile.BadZipFile) as err:
             raise DataError(f"{path}: cannot be unpacked ({core.shorten_error(err)})") from err
         finally:
             shutil.rmtree(temporary, ignore_errors=True)

@@ -56,7 +56,6 @@ _KINDS = {
     "critique explanation reasoning thinking token logprob path file filename metadata config parameter arg tool "
     "template persona description keyword author tag test entry requester worker hit",
 }
-_APART = {"meta", "metadata", "extra", "info", "annotations", "usage", "config"}  # objects with facts about a record
 _KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split()}
 _ORDER: Mapping[Side, tuple[str, ...]] = {
     "system": ("output", "text", "human", "passage"), "human": ("human", "text", "output", "passage")
@@ -274,8 +273,6 @@ def _walk(value: Any, path: str, depth: int, kind: str = "") -> Iterator[tuple[s
 def classify(path: str) -> str:
     """Return what the name of a field says it holds: output, human, prompt, passage or other things; else text."""
     kinds = []
-    if _APART & set(path.lower().split(".")[:-1]):
-        return "other"
     for part in reversed(path.split(".")):
         words = [word.lower() for word in _WORD.findall(part)]
         kinds_of_part = [kind for word in words if (kind := _KIND_OF.get(word) or _KIND_OF.get(word.removesuffix("s")))]
@@ -284,7 +281,7 @@ def classify(path: str) -> str:
         if "output" in kinds_of_part and kinds_of_part[-1] == "passage":
             return "output"
         if kinds_of_part:
-            kinds.append("text" if kinds_of_part[-1] == "other" and words[-1] == "text" else kinds_of_part[-1])
+            kinds.append(kinds_of_part[-1])
     return "human" if "human" in kinds and kinds[0] != "other" else (kinds or ["text"])[0]
 
 

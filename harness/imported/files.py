@@ -163,6 +163,15 @@ def check_text(value: Any, field: str, where: str) -> str:  # noqa: ANN401 - wha
     return value
 
 
+def read_id(row: Mapping[str, Any], field: str, where: str) -> str:
+    """Return an id: text or a whole number."""
+    value = row.get(field)
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+        got = "nothing" if field not in row else "null" if value is None else repr(value)
+        raise DataError(f"{where}: field {field!r}: expected an id (text or a whole number), got {got}")
+    return check_text(str(value), field, where)
+
+
 def open_records(file: Path, summary: ReadSummary, unit: str | None = None) -> tuple[str | None, Records]:
     """Return the records of a file, and the title of its format if it is one of a paper or of another framework."""
     kind, name = detect_kind(file), core.strip_packing(file.name)

@@ -13,15 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import (
-    DataError,
-    check_regular_file,
-    check_unpacked_size,
-    find_repeated,
-    parse_json,
-    read_json,
-    shorten_error,
-)
+from openended.harness import core
+from openended.harness.core import DataError, shorten_error
 from openended.harness.imported.fields import Cells, ReadSummary, Records, find_value, find_values
 from openended.harness.imported.memory_limit import limit_memory
 from openended.harness.models import read_message
@@ -236,19 +229,19 @@ def open_inspect_log(path: Path, *, brief: bool = False) -> Iterator[tuple[Any, 
     `brief` reads the summaries of the samples, which have their scores but no events, where an archive has them.
     """
     if path.suffix != ".eval":
-        log = read_json(path)
+        log = core.read_json(path)
         if not isinstance(log, dict) or "eval" not in log:
             raise DataError(f"{path}: expected a log of Inspect; JSON lines end in .jsonl")
         yield log, _check_samples(log, _number_rows(log.get("samples"), path), path)
         return
-    check_regular_file(path)
+    core.check_regular_file(path)
     try:
         archive = zipfile.ZipFile(path)
     except Exception as err:  # a damaged directory raises anything
         raise DataError(f"{path}: not a readable Inspect log ({shorten_error(err)})") from err
     with archive:
         names = archive.namelist()
-        if twice := find_repeated(names):
+        if twice := core.find_repeated(names):
             raise DataError(f"{path}: {twice!r:.80} appears more than once in this archive")
         if _HEADER not in names:
             raise DataError(f"{path}: no {_HEADER} in this archive; expected an Inspect log of a run that ended")
@@ -262,7 +255,7 @@ def open_inspect_log(path: Path, *, brief: bool = False) -> Iterator[tuple[Any, 
             return int(epoch) if epoch.isdecimal() else 0, ranks.get(identity, len(ranks) + number), identity
 
         members = sorted((n for n in names if n.startswith("samples/") and n.endswith(".json")), key=make_sort_key)
-        check_unpacked_size(path, sum(archive.getinfo(name).file_size for name in members))
+        core.check_unpacked_size(path, sum(archive.getinfo(name).file_size for name in members))
         samples: Samples = ((i, f"{path}, {n}", _read_member(archive, n, path)) for i, n in enumerate(members, start=1))
         if brief and _SUMMARIES in names:
             samples = _number_rows(_read_member(archive, _SUMMARIES, path), path)
@@ -314,7 +307,7 @@ def _read_member(archive: zipfile.ZipFile, name: str, path: Path) -> Any:  # noq
         raise DataError(f"{path}, {name}: cannot be read ({shorten_error(err)})") from err
     try:
         with limit_memory(_PARSED_FREE + _PARSED_RATIO * len(data)):
-            return parse_json(data, f"{path}, {name}")
+            return core.parse_json(data, f"{path}, {name}")
     except MemoryError as err:
         raise DataError(f"{path}, {name}: its JSON takes more memory than {len(data):,} bytes of a log may") from err
 

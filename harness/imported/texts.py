@@ -2,20 +2,21 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, wraps
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from openended.harness.core import DataError, Stop
 from openended.harness.imported import fields, files, formats
 from openended.harness.imported.fields import FieldChoice, ReadSummary, find_value
-from openended.harness.imported.files import TextRecord, check_text
+from openended.harness.imported.files import TextRecord, check_text, read_id
 from openended.harness.imported.selection import WHOLE, Side, TextSelection
 from openended.harness.models import REASONING_FIELDS, MarkupSearch, find_message, read_message, read_messages
 
+T = TypeVar("T")
 OPTIONS: Mapping[Side, str] = {"system": "generations_field=", "human": "task.text_field="}
 """What names the field with the texts of a side in a run."""
 _NAMES_OF_ENDS: Mapping[Stop, str] = {
@@ -157,9 +158,25 @@ def read_texts(
             yield from _read_turns(record, value, selection.role or "assistant")
 
 
-@lru_cache(maxsize=64)
-def _find_fields(path: Path, stamp: tuple[Any, ...], selection: TextSelection) -> FieldChoice:
-    del stamp
+def _keep_while_unchanged(read: Callable[[Path, TextSelection], T]) -> Callable[[Path, TextSelection], T]:
+    """Keep what is read of a file or folder until its size or time changes."""
+
+    @lru_cache(maxsize=64)
+    def read_once(path: Path, stamp: tuple[tuple[int, int], ...], selection: TextSelection) -> T:
+        del stamp
+        return read(path, selection)
+
+    @wraps(read)
+    def read_if_new(path: Path, selection: TextSelection) -> T:
+        stats = [file.stat() for file in files.list_files(path)]
+        return read_once(path, tuple((stat.st_size, stat.st_mtime_ns) for stat in stats), selection)
+
+    return read_if_new
+
+
+@_keep_while_unchanged
+def find_fields(path: Path, selection: TextSelection) -> FieldChoice:
+    """Return which fields of a file are read."""
     first = files.read_first_records(path, selection.field, fields.SAMPLED)
     if not first:
         raise DataError(f"{path}: holds no text")
@@ -172,20 +189,9 @@ def _find_fields(path: Path, stamp: tuple[Any, ...], selection: TextSelection) -
     return fields.choose_fields(cells, selection.side, first[0].where, OPTIONS[selection.side], selection.field)
 
 
-def find_fields(path: Path, selection: TextSelection) -> FieldChoice:
-    """Return which fields of a file are read."""
-    return _find_fields(path, _stamp(path), selection)
-
-
 def select_role(path: Path, selection: TextSelection, role: str | None) -> TextSelection:
     """Return a selection of the turns of a role, where the file has turns; else the same."""
     return selection if role is None or not find_fields(path, selection).has_roles else replace(selection, role=role)
-
-
-def _stamp(path: Path) -> tuple[Any, ...]:
-    """Return what changes if a file or a folder does."""
-    stats = [file.stat() for file in files.list_files(path)]
-    return tuple((stat.st_size, stat.st_mtime_ns) for stat in stats)
 
 
 def start_survey(path: Path, selection: TextSelection) -> TextSurvey:
@@ -193,14 +199,9 @@ def start_survey(path: Path, selection: TextSelection) -> TextSurvey:
     return TextSurvey(path, selection, find_fields(path, selection), recognize_format(path))
 
 
+@_keep_while_unchanged
 def survey_texts(path: Path, selection: TextSelection) -> TextSurvey:
     """Read a file once and return what it holds; the same file is not read again."""
-    return _survey_texts(path, _stamp(path), selection)
-
-
-@lru_cache(maxsize=32)
-def _survey_texts(path: Path, stamp: tuple[Any, ...], selection: TextSelection) -> TextSurvey:
-    del stamp
     survey = start_survey(path, selection)
     records = files.read_first_records(path, selection.field, fields.SAMPLED)
     values = fields.collect_values([r.cells for r in records])
@@ -280,13 +281,12 @@ def _read_record(
     if name == fields.IDS_FIELD:
         yield ImportedText(where, line, None, token_ids=_read_token_ids(row, where))
         return
-    example = _read_id(row.get(reading.id), where) if reading.id is not None else None
+    example = read_id(row, reading.id, where) if reading.id is not None and row.get(reading.id) is not None else None
     reasoning = next((row[name] for name in REASONING_FIELDS if isinstance(row.get(name), str)), None)
     prompt = None
     if reading.prompt:
-        parts = [(path, row[path] if path in row else find_value(row, path)) for path in reading.prompt]
-        prompts = [check_text(text, path, where) for path, part in parts for text, _ in _list_pieces(part, path, where)
-                   if part is not None]  # fmt: skip
+        parts = [(path, part) for path in reading.prompt if (part := find_value(row, path)) is not None]
+        prompts = [check_text(text, path, where) for path, part in parts for text, _ in _list_pieces(part, path, where)]
         prompt = "\n\n".join(filter(None, prompts)) if prompts else None
     sample, stop, token_ids = (
         _read_sample(row.get("sample"), where),
@@ -349,19 +349,11 @@ def _read_turns(record: TextRecord, value: Any, role: str) -> Iterator[ImportedT
         message = messages[number]
         yield ImportedText(
             where, record.line, check_text(message.text, "messages", where),
-            identity=_read_id(row[key], where) if key else None,
+            identity=read_id(row, key, where) if key else None,
             prompt="\n\n".join(m.text for m in messages[:number]) if number else None,
             sample=turn if len(turns) > 1 else sample, stop=_read_stop(row, where) if turn == len(turns) - 1 else None,
             reasoning=message.reasoning, turn=turn,
         )  # fmt: skip
-
-
-def _read_id(value: Any, where: str) -> str | None:  # noqa: ANN401
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
-        raise DataError(f"{where}: expected an id (text or a whole number), got {value!r}")
-    return str(value)
 
 
 def _read_sample(value: Any, where: str) -> int | None:  # noqa: ANN401

@@ -120,6 +120,9 @@ def test_the_human_field_is_detected_where_the_default_is_missing(tmp_path, fiel
     with pytest.raises(DataError, match=r"name it: task\.human_field=left"):
         read_file(path)
     assert read_file(path, prompt_field="left", human_field="right") == [Example("jsonl/000000", "a", "b")]
+    rows = [{"prompt": "p", "mood": "sad as can be", "day": f"It rained on day {i} of it."} for i in range(6)]
+    path = str(write_jsonl(tmp_path / "c.jsonl", rows))
+    assert read_file(path)[5].human == rows[5]["day"], "a label repeats, which the first line alone does not show"
 
 
 def test_the_fingerprint_is_that_of_the_content(tmp_path):

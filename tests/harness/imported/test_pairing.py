@@ -114,7 +114,7 @@ REFUSED: list[tuple[dict[str, str], list[Any], str]] = [
     (THREE, [{"id": 0, "text": None}], r":1: field 'text': expected text, got null"),
     (THREE, [{"id": 0, "text": 5}], r":1: field 'text': expected text, got int"),
     (THREE, [{"id": 0, "text": "\ud800"}], r":1: .*surrogate"),
-    (THREE, [{"id": 1.5, "text": "a"}], r":1: expected an id"),
+    (THREE, [{"id": 1.5, "text": "a"}], r":1: field 'id': expected an id"),
     (THREE, [{"id": 0, "text": "a", "sample": -1}], r":1: field 'sample'"),
     (THREE, [{"id": 0, "text": "a", "stop": "bored"}], r":1: field 'stop': expected eos or length"),
     (THREE, [{"id": 0, "text": "a"}], r"no text for 2 of 3 examples: 'jsonl/000001', 'jsonl/000002'"),
