@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Update the generated blocks of README.md and docs: names, tables, the quick start's table and what metrics detect.
+"""Update the generated blocks of README.md, paper and docs: names, counts, tables and what metrics detect.
 
 A block is the text between `<!-- NAME -->` and `<!-- /NAME -->`; blocks `STRESS` show harness/assets/stress_docs.csv.
 """
@@ -95,6 +95,12 @@ def format_names() -> str:
     return "\n".join(rows)
 
 
+def format_counts() -> str:
+    """Format how many metrics, decoders and tasks there are."""
+    metrics, decoders, tasks = (len(load_members(group)) for group in ("metric", "decoder", "task"))
+    return f"{metrics} metrics, {decoders} decoders and {tasks} tasks,"
+
+
 def format_papers() -> str:
     """Format one table per paper: what each table and figure shows, its experiment, and what it needs."""
     blocks = []
@@ -152,6 +158,7 @@ def list_blocks() -> dict[str, dict[str, Callable[[], str]]]:
     metrics = {row.metric.partition(".")[0] for row in load_stress_rows()}
     return {
         "README.md": {"NAMES": format_names},
+        "paper/paper.md": {"COUNTS": format_counts},
         "docs/reference.md": {"METRICS": format_metrics, "DECODERS": format_decoders, "TASKS": format_tasks},
         "docs/papers.md": {"PAPERS": format_papers},
         "docs/stress.md": {"STRESS": format_stress_overview},

@@ -238,4 +238,4 @@ def test_readme_tables_are_those_of_the_registry():
     done = subprocess.run(
         [sys.executable, str(ROOT / "scripts/readme.py"), "--check"], cwd=ROOT, check=False, timeout=240
     )
-    assert done.returncode == 0, "README.md is stale: run scripts/readme.py"
+    assert done.returncode == 0, "a generated block is stale: run scripts/readme.py"

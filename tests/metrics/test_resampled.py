@@ -422,6 +422,7 @@ class MeanGap(PermutationMetric, TwoSample):
 
     name = "mean_gap"
     titles = {"mean_gap": "Mean gap"}
+    without_rows = "a mean is one number of all texts"
 
     permutations: int = 200
 
