@@ -13,6 +13,7 @@ from openended.harness.run.measure import add_intervals
 from openended.metrics import huse as huse_metric
 from openended.metrics.huse import NLL, RATINGS, WORDS, Huse, PairRatings, huse
 from openended.metrics.judgments import agreement
+from tests.metrics.helpers import check_edges
 from tests.oracles import huse as oracle
 
 ROOT = Path(__file__).parents[2]
@@ -122,30 +123,22 @@ def test_a_floor_stands_in_for_probability_zero():
     assert all(np.array_equal(before[name], given_[name]) for name in given_)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"judgments": [np.nan] * 4}, r"judgments\[0\]"), ({"log_probs": [1, np.inf, 1, 1]}, r"log_probs\[1\]"),
-        ({"lengths": [1, 1, 0, 1]}, r"lengths\[2\]"), ({"is_model": [1, 1, 1, 1]}, "0 human and 4 model"),
-        ({"is_model": [1, 0, 2, 0]}, "is_model"), ({"is_model": [1, 0]}, "one shape"),
-        ({"judgments": [], "log_probs": [], "lengths": [], "is_model": []}, "0 human and 0 model"),
-        ({"k": 0}, "k: expected"),
-    ],
-)  # fmt: skip
-def test_wrong_arguments(change, message):
+def test_edges():
     good = {**make_columns([1, 2, 3, 4], [-1, -2, -3, -4]), "is_model": [0, 1, 0, 1], "k": 1}
-    with pytest.raises(ValueError, match=message):
-        huse(**(good | change))
-
-
-def test_no_value():
-    given_ = columns(4, 8)
-    with pytest.raises(UndefinedMetric, match="k=8"):
-        huse(**given_, k=8)
-    with pytest.raises(UndefinedMetric, match="same rating"):
-        huse(**(given_ | {"judgments": np.full(8, 0.1)}), k=2)
-    with pytest.raises(UndefinedMetric, match="same log-probability"):
-        huse(**(given_ | {"log_probs": np.full(8, -3.0), "lengths": np.ones(8)}), k=2)
+    nothing = {"judgments": [], "log_probs": [], "lengths": [], "is_model": []}
+    given_ = columns(4, 8) | {"k": 2}
+    check_edges([
+        *((lambda c=c: huse(**(good | c)), ValueError, message) for c, message in (
+            ({"judgments": [np.nan] * 4}, "judgments[0]"), ({"log_probs": [1, np.inf, 1, 1]}, "log_probs[1]"),
+            ({"lengths": [1, 1, 0, 1]}, "lengths[2]"), ({"is_model": [1, 1, 1, 1]}, "0 human and 4 model"),
+            ({"is_model": [1, 0, 2, 0]}, "is_model"), ({"is_model": [1, 0]}, "one shape"), ({"k": 0}, "k: expected"),
+            (nothing, "0 human and 0 model"),
+        )),
+        *((lambda c=c: huse(**(given_ | c)), UndefinedMetric, message) for c, message in (
+            ({"k": 8}, "k=8"), ({"judgments": np.full(8, 0.1)}, "same rating"),
+            ({"log_probs": np.full(8, -3.0), "lengths": np.ones(8)}, "same log-probability"),
+        )),
+    ])  # fmt: skip
 
 
 # the metric
@@ -188,18 +181,17 @@ def test_joins_a_run_by_id_and_names_what_does_not_match():
 
 def test_runs_that_cannot_be_scored():
     judged = Huse().read(EXAMPLE)
-    with pytest.raises(DataError, match="no rated example is in the run"):
-        Huse().compute(run_features(judged, ["other/1"]))
-    with pytest.raises(DataError, match="several texts per example"):
-        Huse().compute(run_features(judged, ["example/000"] * 2))
-    features = run_features(judged, [f"example/{i:03d}" for i in range(100)])
-    features.human.data[NLL].values[:] = np.nan
-    with pytest.raises(UndefinedMetric, match="assigns no probabilities"):
-        Huse().compute(features)
-    with pytest.raises(DataError, match="judgments=FILE"):
-        Huse().compute(Features(Side("human", (), {}), Side("model", (), {}), {}))
-    with pytest.raises(DataError, match="outside the scale"):
-        Huse(scale_max=4).compute(run_features(judged, ["example/000"]))
+    unlikely = run_features(judged, [f"example/{i:03d}" for i in range(100)])
+    unlikely.human.data[NLL].values[:] = np.nan
+    check_edges([
+        *((lambda f=f: Huse().compute(f), error, message) for f, error, message in (
+            (run_features(judged, ["other/1"]), DataError, "no rated example is in the run"),
+            (run_features(judged, ["example/000"] * 2), DataError, "several texts per example"),
+            (unlikely, UndefinedMetric, "assigns no probabilities"),
+            (Features(Side("human", (), {}), Side("model", (), {}), {}), DataError, "judgments=FILE"),
+        )),
+        (lambda: Huse(scale_max=4).compute(run_features(judged, ["example/000"])), DataError, "outside the scale"),
+    ])  # fmt: skip
 
 
 def test_a_file_by_itself_is_scored_from_its_columns(tmp_path):
@@ -280,9 +272,9 @@ def test_without_a_floor_probability_zero_is_undefined_everywhere():
     data["log_probs"][3] = -np.inf
     rated = make_pairs(data)
     rule = Huse(log_prob_floor=None)
-    with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
-        huse(**data, log_prob_floor=None)
     draws = rule.score(rated, *[np.arange(30) != np.array([[3], [4]])] * 2)
     assert np.isnan(draws["huse"]).tolist() == [False, True], "a subset has a value where it leaves the text out"
-    with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
-        build_regions({"model": (rated, rule)})
+    check_edges([
+        (lambda: huse(**data, log_prob_floor=None), UndefinedMetric, "no log_prob_floor"),
+        (lambda: build_regions({"model": (rated, rule)}), UndefinedMetric, "no log_prob_floor"),
+    ])  # fmt: skip

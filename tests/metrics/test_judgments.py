@@ -31,6 +31,7 @@ from openended.metrics.judgments import (
 )
 from openended.metrics.mean_rating import MeanRating, mean_ratings
 from tests.helpers import write_jsonl
+from tests.metrics.helpers import check_edges
 from tests.oracles import bradley_terry as slow
 
 # Files of ratings and of comparisons: layouts, wins, and what is refused
@@ -168,16 +169,14 @@ def test_unreadable_files(write, tmp_path):
 
 def test_sides(write):
     judgments = read_judgments(write("example_id,system,rating\na,human,1\na,greedy,2\na,nucleus,3\n"))
-    with pytest.raises(DataError, match="ratings of greedy, nucleus; say which"):
-        judgments.model_system(None)
-    with pytest.raises(DataError, match="no ratings of system 'beam'"):
-        judgments.model_system("beam")
     assert judgments.model_system("nucleus") == "nucleus"
     assert judgments.rows_of("nucleus") == {"a": 2}
-    for side in ("human", "greedy"):
-        alone = read_judgments(write(f"example_id,system,rating\na,{side},1\n"))
-        with pytest.raises(DataError, match="expected ratings of human and of model texts"):
-            alone.model_system(None)
+    alone = [read_judgments(write(f"example_id,system,rating\na,{side},1\n")) for side in ("human", "greedy")]
+    check_edges([
+        (lambda: judgments.model_system(None), DataError, "ratings of greedy, nucleus; say which"),
+        (lambda: judgments.model_system("beam"), DataError, "no ratings of system 'beam'"),
+        *((lambda j=j: j.model_system(None), DataError, "expected ratings of human and of model texts") for j in alone),
+    ])  # fmt: skip
 
 
 # comparisons
@@ -203,24 +202,16 @@ def test_counts_wins(write):
     assert rows == {(0, 2, 1), (0, 1, 1)}
 
 
-def test_a_matrix_of_wins_is_read_as_it_is(write):
+def test_a_matrix_of_wins_is_read_as_it_is_and_options_that_a_file_cannot_serve_are_refused(write):
     comparisons = read_comparisons(write("winner,y,x\ny,,2.5\nx,1,\n"))
     assert comparisons.players == ("y", "x")
     np.testing.assert_array_equal(count_wins(comparisons).matrix, [[0, 2.5], [1, 0]])
-    with pytest.raises(DataError, match="knows no criterion"):
-        count_wins(comparisons, criterion="fun")
-    with pytest.raises(DataError, match="expected a count of wins, got '-1'"):
-        read_comparisons(write("w,x,y\nx,,-1\ny,2,\n"))
-
-
-def test_options_that_the_file_cannot_serve(write):
-    comparisons = read_comparisons(write("item,system_a,system_b,outcome\n1,x,y,a\n"))
-    with pytest.raises(DataError, match="no criterion 'fun'; it has none"):
-        count_wins(comparisons, criterion="fun")
-    with pytest.raises(DataError, match="no column 'seconds'"):
-        count_wins(comparisons, min_seconds=25)
-    with pytest.raises(DataError, match="expected a column 'outcome'"):
-        read_comparisons(write("item,system_a,system_b\n1,x,y\n"))
+    single = read_comparisons(write("item,system_a,system_b,outcome\n1,x,y,a\n"))
+    check_edges([
+        (lambda: count_wins(comparisons, criterion="fun"), DataError, "knows no criterion"),
+        (lambda: count_wins(single, criterion="fun"), DataError, "no criterion 'fun'; it has none"),
+        (lambda: count_wins(single, min_seconds=25), DataError, "no column 'seconds'"),
+    ])  # fmt: skip
 
 
 # comparisons as others lay them out
@@ -237,18 +228,10 @@ LAYOUTS = [
 ]
 
 
-def count(path, **options):
-    return count_wins(read_comparisons(path, **options)).matrix.tolist()
-
-
-@pytest.mark.parametrize("text", LAYOUTS)
-def test_one_set_of_votes_in_seven_layouts(write, text):
-    assert count(write(text)) == [[0.0, 2.5], [1.5, 0.0]]
-
-
 @pytest.mark.parametrize(
     ("text", "wins"),
     [
+        *((text, [[0, 2.5], [1.5, 0]]) for text in LAYOUTS),
         ("winner,loser,count\nx,y,3\ny,x,2\n", [[0, 3], [2, 0]]),
         ("winner,loser\nx,y\nx,y\ny,x\n", [[0, 2], [1, 0]]),
         # Systems called a and b are names to a winner and sides to an outcome.
@@ -256,8 +239,8 @@ def test_one_set_of_votes_in_seven_layouts(write, text):
         ("item,system_a,system_b,outcome\n1,b,a,b\n2,b,a,a\n3,b,a,b\n", [[0, 2], [1, 0]]),
     ],
 )
-def test_victories_and_names(write, text, wins):
-    assert count(write(text)) == wins
+def test_votes_in_all_layouts(write, text, wins):
+    assert count_wins(read_comparisons(write(text))).matrix.tolist() == wins
 
 
 def test_random_ties_of_counts_are_drawn_one_by_one(write):
@@ -282,6 +265,8 @@ def test_random_ties_of_counts_are_drawn_one_by_one(write):
         ("model_a,model_b,winner_model_a,winner_model_b\nx,y,1,1\n", "winner_model_a and winner_model_b are both set"),
         ("system_a,system_b,wins_a,wins_b\nx,y,-1,2\n", "expected a count of at least 0, got -1"),
         ("winner,loser\nx,x\n", "'x' is compared with itself"),
+        ("w,x,y\nx,,-1\ny,2,\n", "expected a count of wins, got '-1'"),
+        ("item,system_a,system_b\n1,x,y\n", "expected a column 'outcome'"),
     ],
 )
 def test_bad_comparisons(write, text, message):
@@ -442,40 +427,24 @@ def test_copies_of_a_judgment_do_not_shrink_the_error(tmp_path):
 # edges
 
 
-def test_disconnected_comparisons_are_refused_by_name():
+def test_wins_without_a_fit_are_refused_by_name():
     apart = np.zeros((4, 4))
     apart[0, 2] = apart[2, 0] = apart[1, 3] = apart[3, 1] = 3
     unbeaten, winless = random_wins(3, 0), random_wins(3, 0)
     unbeaten[:, 1], winless[1, :] = 0, 0
-    for wins, message in [
-        (apart, r"groups of players: a, c \| b, d"),
-        (unbeaten, r"no finite scores: .*b never lost to another player"),
-        (winless, "b never beat another player"),
-        (np.array([[0, 1e300, 1], [1, 0, 1], [1, 1, 0]]), "too uneven for a fit"),
-    ]:
-        with pytest.raises(UndefinedMetric, match=message):
-            bradley_terry(wins, players="abcd"[: len(wins)])
-
-
-@pytest.mark.parametrize(
-    ("wins", "message"),
-    [
+    uneven, names = np.array([[0, 1e300, 1], [1, 0, 1], [1, 1, 0]]), "abcd"
+    refused = [
         ([], "square"), ([[0]], "at least 2"), ([[0, 1]], "square"), ([[0, -1], [1, 0]], "at least 0"),
         ([[0, math.nan], [1, 0]], "finite"), ([[1, 1], [1, 0]], "player 0 has wins against itself"),
-    ],
-)  # fmt: skip
-def test_wrong_wins(wins, message):
-    with pytest.raises(ValueError, match=message):
-        bradley_terry(wins)
-
-
-def test_names_must_fit_and_inputs_stay():
-    wins = random_wins(3, 1)
-    before = wins.copy()
-    bradley_terry(wins)
-    np.testing.assert_array_equal(wins, before)
-    with pytest.raises(ValueError, match="expected 3 names, got 2"):
-        bradley_terry(wins, players=["a", "b"])
+    ]  # fmt: skip
+    check_edges([
+        (lambda: bradley_terry(apart, players=names), UndefinedMetric, "groups of players: a, c | b, d"),
+        (lambda: bradley_terry(unbeaten, players=names[:3]), UndefinedMetric, "b never lost to another player"),
+        (lambda: bradley_terry(winless, players=names[:3]), UndefinedMetric, "b never beat another player"),
+        (lambda: bradley_terry(uneven), UndefinedMetric, "too uneven for a fit"),
+        (lambda: bradley_terry(uneven, players=["a", "b"]), ValueError, "expected 3 names, got 2"),
+        *((lambda w=wins: bradley_terry(w), ValueError, message) for wins, message in refused),
+    ])  # fmt: skip
 
 
 @pytest.mark.parametrize("ratio", [1e-3, 1e3, 1e6])
@@ -520,14 +489,13 @@ def test_a_system_under_test_gives_its_own_scores():
 
 def test_what_cannot_be_scored():
     _, features = BradleyTerry().from_file(EXAMPLE)
-    with pytest.raises(
-        UndefinedMetric, match="'beam' was not compared; the file has ancestral, greedy, human, nucleus"
-    ):
-        BradleyTerry(system="beam").compute(features)
-    with pytest.raises(DataError, match="no criterion 'sensible'; it has human_like, interesting"):
-        BradleyTerry(criterion="sensible").compute(features)
-    with pytest.raises(DataError, match="judgments=FILE"):
-        BradleyTerry().compute(Features(Side("human", (), {}), Side("model", (), {}), {}))
+    beam, sensible = BradleyTerry(system="beam"), BradleyTerry(criterion="sensible")
+    nothing = Features(Side("human", (), {}), Side("model", (), {}), {})
+    check_edges([
+        (lambda: beam.compute(features), UndefinedMetric, "'beam' was not compared; the file has ancestral, greedy, human"),
+        (lambda: sensible.compute(features), DataError, "no criterion 'sensible'; it has human_like, interesting"),
+        (lambda: BradleyTerry().compute(nothing), DataError, "judgments=FILE"),
+    ])  # fmt: skip
 
 
 # Mean ratings
@@ -562,17 +530,14 @@ def test_mean_ratings_by_hand(write):
 def test_ratings_that_do_not_fit_a_run(write):
     judged = (metric := MeanRating(system="m")).read(write(STUDY))
     judged.check_examples("m", ("b", "a"))
-    with pytest.raises(DataError, match="no rated example is in the run: rated a, b, …; the run has x, …"):
-        judged.check_examples("m", ("x",))
-    unknown = Features(*(Side(s, ("a",), {RATINGS: judged}) for s in ("human", "model")), {})
-    with pytest.raises(UndefinedMetric, match="system 'model' was not rated; the file has human, m, n"):
-        MeanRating().compute(unknown)
-    with pytest.raises(DataError, match=r"ratings by clear, varied; metric=\[mean_rating\] reads several criteria"):
-        read_judgments(write(STUDY))
-    with pytest.raises(ValueError, match="a rating of each text"):
-        mean_ratings([[1.0], [np.nan]])
-    with pytest.raises(UndefinedMetric, match="no rated text of m is in the run"):
-        metric.compute(Features(*(Side(s, ("b",), {RATINGS: judged}) for s in ("human", "model")), {}))
+    a, b = (Features(*(Side(s, (i,), {RATINGS: judged}) for s in ("human", "model")), {}) for i in "ab")
+    check_edges([
+        (lambda: judged.check_examples("m", ("x",)), DataError, "no rated example is in the run: rated a, b, …; the run has x"),
+        (lambda: MeanRating().compute(a), UndefinedMetric, "system 'model' was not rated; the file has human, m, n"),
+        (lambda: read_judgments(write(STUDY)), DataError, "ratings by clear, varied; metric=[mean_rating] reads several"),
+        (lambda: mean_ratings([[1.0], [np.nan]]), ValueError, "a rating of each text"),
+        (lambda: metric.compute(b), UndefinedMetric, "no rated text of m is in the run"),
+    ])  # fmt: skip
 
 
 CORRELATION_SHARED = Path(__file__).parents[2].parent / "shared/reference"
@@ -649,17 +614,14 @@ def test_random_orders_agree_with_all_orders():
 
 def test_undefined_values_are_left_out_and_counted():
     got = correlate([1, 2, np.nan, 4, 5], [1, 3, 9, np.nan, 4])
-    assert got.n == 3
-    assert got.value == pytest.approx(1)
-    assert math.isnan(correlate([1, 2], [2, 1]).value)
-    assert math.isnan(correlate([1, 1, 1], [1, 2, 3]).value)
-    assert math.isnan(correlate([], []).value)
-    with pytest.raises(ValueError, match="one length"):
-        correlate([1, 2, 3], [1, 2])
-    with pytest.raises(ValueError, match="finite"):
-        correlate([1, 2, np.inf], [1, 2, 3])
-    with pytest.raises(ValueError, match="as many"):
-        rank_correlation([1, 2, 3], [1, 2])
+    assert (got.n, got.value) == (3, pytest.approx(1))
+    for x, y in (([1, 2], [2, 1]), ([1, 1, 1], [1, 2, 3]), ([], [])):
+        assert math.isnan(correlate(x, y).value)
+    check_edges([
+        (lambda: correlate([1, 2, 3], [1, 2]), ValueError, "one length"),
+        (lambda: correlate([1, 2, np.inf], [1, 2, 3]), ValueError, "finite"),
+        (lambda: rank_correlation([1, 2, 3], [1, 2]), ValueError, "as many"),
+    ])  # fmt: skip
 
 
 def test_matrix():

@@ -14,6 +14,7 @@ from openended.metrics.mauve import Mauve, find_distinguishing_cells, mauve
 from openended.metrics.mauve_ratio import MauveRatio
 from openended.metrics.precision_recall_curve import PrecisionRecallCurve, precision_recall_curve
 from tests.helpers import features
+from tests.metrics.helpers import check_edges
 from tests.oracles import mauve as oracle
 
 HISTOGRAMS = st.integers(2, 12).flatmap(
@@ -172,33 +173,29 @@ def test_reference_fit_uses_the_human_side_alone():
 # edges
 
 
-def test_too_few_texts_have_no_score():
-    with pytest.raises(UndefinedMetric):
-        mauve(human=np.zeros((0, 3)), model=np.ones((4, 3)))
-    with pytest.raises(UndefinedMetric):
-        mauve(human=np.ones((1, 3)), model=np.ones((4, 3)))
-    with pytest.raises(UndefinedMetric, match="buckets"):
-        mauve(human=np.eye(3), model=np.eye(3), num_buckets=7)
-
-
-def test_all_rows_identical_score_one():
-    assert mauve(human=np.ones((30, 4)), model=np.ones((30, 4))).mauve == 1.0
-    assert mauve(human=np.zeros((30, 4)), model=np.zeros((30, 4))).mauve == 1.0
-
-
-def test_wrong_arrays_are_refused():
-    good = np.eye(4)
-    for change, message in [
-        ({"model": np.where(np.arange(4)[:, None] == 2, np.nan, good)}, "row 2"),
-        ({"model": np.ones((4, 3))}, "dimension"),
-        ({"model": np.ones(4)}, "shape"),
-        ({"num_buckets": 0}, "num_buckets"),
-        ({"quantizer": "vq"}, "quantizer"),
-        ({"curve_points": 0}, "curve_points: expected at least 1, got 0"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            mauve(**({"human": good, "model": good} | change))
+def test_edges():
+    good, p, ones = np.eye(4), np.array([0.5, 0.5]), np.ones(3)
+    bad = (np.array([]), np.zeros(2), np.array([-1.0, 2.0]), np.array([np.nan, 1.0]), np.eye(2))
+    check_edges([
+        *((lambda c=c: mauve(**({"human": good, "model": good} | c)), error, message) for c, error, message in (
+            ({"model": np.where(np.arange(4)[:, None] == 2, np.nan, good)}, ValueError, "row 2"),
+            ({"model": np.ones((4, 3))}, ValueError, "dimension"),
+            ({"model": np.ones(4)}, ValueError, "shape"),
+            ({"num_buckets": 0}, ValueError, "num_buckets"),
+            ({"quantizer": "vq"}, ValueError, "quantizer"),
+            ({"curve_points": 0}, ValueError, "curve_points: expected at least 1, got 0"),
+            ({"num_buckets": 9}, UndefinedMetric, "buckets"),
+            ({"human": good[:0]}, UndefinedMetric, "2 texts"),
+            ({"human": good[:1]}, UndefinedMetric, "2 texts"),
+        )),
+        *((lambda b=b: precision_recall_curve(human_hist=b, model_hist=p), ValueError, "hist") for b in bad),
+        (lambda: precision_recall_curve(human_hist=p, model_hist=ones), ValueError, "cells"),
+        (lambda: precision_recall_curve(human_hist=p, model_hist=p, num_angles=2), ValueError, "num_angles"),
+    ])  # fmt: skip
+    assert precision_recall_curve(human_hist=np.ones(1), model_hist=np.ones(1)).f8 == pytest.approx(1)
     assert check_side(np.eye(3, dtype=np.float16), "x").dtype == np.float32
+    for rows in (np.ones((30, 4)), np.zeros((30, 4))):
+        assert mauve(human=rows, model=rows).mauve == 1.0
 
 
 def test_the_scale_of_rows_does_not_matter_even_where_squares_leave_float64(tmp_path):
@@ -315,19 +312,6 @@ def test_precision_and_recall_agree_with_the_plain_formula(counts):
     ):
         # 1e-9: min(1, …) cuts rounding at the ends.
         assert (precision, recall) == pytest.approx(oracle.prd(p, q, np.tan(angle)), abs=1e-9)
-
-
-def test_wrong_histograms_are_refused():
-    p = np.array([0.5, 0.5])
-    for bad in (np.array([]), np.array([0.0, 0.0]), np.array([-1.0, 2.0]), np.array([np.nan, 1.0]), np.eye(2)):
-        with pytest.raises(ValueError, match="hist"):
-            precision_recall_curve(human_hist=bad, model_hist=p)
-    with pytest.raises(ValueError, match="cells"):
-        precision_recall_curve(human_hist=p, model_hist=np.ones(3))
-    with pytest.raises(ValueError, match="num_angles"):
-        precision_recall_curve(human_hist=p, model_hist=p, num_angles=2)
-    one = precision_recall_curve(human_hist=np.ones(1), model_hist=np.ones(1))
-    assert one.f8 == pytest.approx(1)
 
 
 def test_the_curve_as_a_metric():

@@ -15,6 +15,7 @@ from openended.metrics._mauve.lattice import lattice_cells, lattice_points
 from openended.metrics._mauve.quantizers import QUANTIZERS, fit_quantizer
 from openended.metrics.mauve import Mauve, mauve
 from openended.metrics.precision_recall_curve import PrecisionRecallCurve
+from tests.metrics.helpers import check_edges
 from tests.metrics.test_mauve import clusters
 
 # Quantizers: k-means against plain Lloyd, codes of blobs, the lattice's points, gradients against differences, threads
@@ -322,24 +323,19 @@ def test_meaning(quantizer):
 FIT = {"num_buckets": "auto", "explained_variance": 0.9, "restarts": 1, "max_iter": 50}
 
 
-def test_more_cells_than_texts_need_no_more_texts():
+def test_more_cells_than_texts_need_no_more_texts_and_what_cannot_be_fitted_is_refused():
     human, model = clusters(30, 12), clusters(30, 12, seed=1)
     assert mauve(human=human, model=model, quantizer="drmm", restarts=1).num_buckets <= 60
     assert mauve(human=human[:5], model=model[:5], quantizer="drmm", restarts=1).num_buckets <= 10  # codes per level
-    with pytest.raises(UndefinedMetric, match="codes"):
-        mauve(human=human[:5], model=model[:4], quantizer="drmm")
-    with pytest.raises(UndefinedMetric, match="3 texts"):
-        fit_quantizer([human[:2]], quantizer="lattice", **FIT)
-
-
-@pytest.mark.parametrize(("quantizer", "buckets"), [("lattice", 500), ("drmm", 500), ("residual_kmeans", 1)])
-def test_a_number_of_cells_that_a_quantizer_has_not_is_refused(quantizer, buckets):
-    with pytest.raises(ValueError, match="num_buckets"):
-        mauve(human=np.eye(12), model=np.eye(12), quantizer=quantizer, num_buckets=buckets)
-    for spec in (Mauve, PrecisionRecallCurve):
-        with pytest.raises(SpecError, match="num_buckets"):
-            spec(quantizer=quantizer, num_buckets=buckets)
-        assert spec(quantizer=quantizer).num_buckets == "auto"
+    refused = [{"quantizer": q, "num_buckets": k} for q, k in (("lattice", 500), ("drmm", 500), ("residual_kmeans", 1))]
+    idle = {"training": "published"}, {"quantizer": "drmm", "pca_max_data": 9}  # options that do nothing together
+    check_edges([
+        (lambda: mauve(human=human[:5], model=model[:4], quantizer="drmm"), UndefinedMetric, "codes"),
+        (lambda: fit_quantizer([human[:2]], quantizer="lattice", **FIT), UndefinedMetric, "3 texts"),
+        *((lambda o=o: mauve(human=np.eye(12), model=np.eye(12), **o), ValueError, "num_buckets") for o in refused),
+        *((lambda s=s, o=o: s(**o), SpecError, "num_buckets") for s in (Mauve, PrecisionRecallCurve) for o in refused),
+        *((lambda o=o: Mauve(**o), SpecError, "quantizer") for o in idle),
+    ])  # fmt: skip
 
 
 @pytest.mark.parametrize("quantizer", QUANTIZERS)
@@ -352,12 +348,6 @@ def test_other_sides_get_the_cells_of_the_same_fit(quantizer):
     apart = assign([side.copy() for side in sides])
     assert all(np.array_equal(a, b) for a, b in zip(whole, apart, strict=True))
     assert np.array_equal(assign([sides[1], sides[0].copy()])[0], whole[1])
-
-
-def test_options_that_do_nothing_together_are_refused():
-    for options in ({"training": "published"}, {"quantizer": "drmm", "pca_max_data": 9}):
-        with pytest.raises(SpecError, match="quantizer"):
-            Mauve(**options)
 
 
 def test_options_of_the_fit_move_the_cells_alone(monkeypatch):

@@ -10,6 +10,7 @@ from openended.metrics._mauve.density_ratio import RatioSettings, log_ratios
 from openended.metrics.mauve import Mauve, mauve
 from openended.metrics.mauve_ratio import MauveRatio, mauve_ratio, score_ratios
 from tests.helpers import features
+from tests.metrics.helpers import check_edges
 
 ALL = ("knn", "kde", "classifier", "gaussian")
 TRUTH = {0.0: (1.0, 1.0, 0.0), 0.5: (0.951, 0.739, 0.0406), 1.0: (0.632, 0.328, 0.1514), 2.0: (0.105, 0.034, 0.4705)}
@@ -157,13 +158,14 @@ def test_metric_gives_the_value_of_the_function_and_its_remarks(name):
 
 def test_too_few_texts_have_no_estimate():
     human, model = normal(10), normal(10, seed=1)
-    with pytest.raises(UndefinedMetric, match="neighbors"):
-        mauve_ratio(human=human, model=model, estimator="knn", neighbors=21)
     mauve_ratio(human=human, model=model, estimator="knn", neighbors=20)  # each of the 20 texts and the 19 others
-    with pytest.raises(ValueError, match="neighbors: expected at least 1, got 0"):
-        mauve_ratio(human=human, model=model, estimator="knn", neighbors=0)
-    with pytest.raises(UndefinedMetric, match="folds"):
-        mauve_ratio(human=human[:2], model=model[:2], estimator="gaussian")
+    few = {"human": human[:2], "model": model[:2], "estimator": "gaussian"}
+    knn = {"human": human, "model": model, "estimator": "knn"}
+    check_edges([
+        (lambda: mauve_ratio(**knn, neighbors=21), UndefinedMetric, "neighbors"),
+        (lambda: mauve_ratio(**knn, neighbors=0), ValueError, "neighbors: expected at least 1, got 0"),
+        (lambda: mauve_ratio(**few), UndefinedMetric, "folds"),
+    ])  # fmt: skip
     assert 0 <= mauve_ratio(human=np.ones((9, 3)), model=np.ones((9, 3)), estimator="kde").mauve <= 1
     assert mauve_ratio(human=np.ones((40, 3)), model=np.ones((40, 3)), estimator="knn").mauve > 0.9
 

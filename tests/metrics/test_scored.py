@@ -191,13 +191,10 @@ def test_kl_equals_the_slow_version(rows):
     assert kl_per_token(rows, log_prob=log_prob) == pytest.approx(want / sum(map(len, rows)), rel=1e-9, abs=1e-12)
 
 
-def test_kl_by_hand():
+def test_kl_by_hand_and_its_edges():
     # NLL 1 + 2 + 3 = 6 nats, log Q -1.5 twice: (6 - 3) / 3 tokens
     assert kl_per_token([[1.0, 2.0], [3.0]], log_prob=[-1.5, -1.5]) == 1.0
     assert kl_per_token([[1.0, 0.5]], log_prob=[-1.5]) == 0.0  # the sampler is the scorer
-
-
-def test_kl_as_a_metric_and_its_edges():
     nll, log_prob = losses([[1.0, 2.0], [3.0]]), np.array([-1.5, -1.5])
     assert run(KLToScorer(), [[1, 2], [3]], token_nll=nll, log_prob=log_prob).values == {"kl_per_token": 1.0}
     without = np.array([-1.5, np.nan])
@@ -268,14 +265,6 @@ def test_face_leaves_short_texts_out_and_its_edges():
 # rank_histogram
 
 
-def test_ranks_by_hand():
-    """Human rank 1 twice, model rank 2 twice; 28 bins with a half added: 2.5 and 0.5 of 16 against 0.5 and 2.5 of 16.
-
-    chi2 = (2/16)^2 / (2.5/16) + (2/16)^2 / (0.5/16) = 4/16 * (1/2.5 + 1/0.5) = 0.25 * 2.4 = 0.6.
-    """
-    assert rank_histogram_divergence(human_ranks=[1, 1], model_ranks=[2, 2]) == pytest.approx(0.6)
-
-
 @settings(max_examples=40, deadline=None)
 @given(RANKS, RANKS)
 def test_ranks_agree_with_the_slow_version(human, model):
@@ -284,7 +273,12 @@ def test_ranks_agree_with_the_slow_version(human, model):
         assert got == pytest.approx(slow.rank_divergence(human, model, divergence), rel=1e-9, abs=1e-12)
 
 
-def test_ranks_mean():
+def test_ranks_by_hand_and_their_edges():
+    """Human rank 1 twice, model rank 2 twice; 28 bins with a half added: 2.5 and 0.5 of 16 against 0.5 and 2.5 of 16.
+
+    chi2 = (2/16)^2 / (2.5/16) + (2/16)^2 / (0.5/16) = 4/16 * (1/2.5 + 1/0.5) = 0.25 * 2.4 = 0.6.
+    """
+    assert rank_histogram_divergence(human_ranks=[1, 1], model_ranks=[2, 2]) == pytest.approx(0.6)
     human = np.random.default_rng(0).integers(1, 500, 2000)
     assert rank_histogram_divergence(human_ranks=human, model_ranks=human[::-1]) == 0.0
     rows = [[1, 5], [30]]  # rows and flat ranks are the same
@@ -353,15 +347,13 @@ def test_values_by_row_are_means_over_positions(metric):
 
 
 def test_perplexities_by_row_have_a_geometric_mean():
-    by_row = run_teacher_forced(PPL(), stats_of(*distributions(3, n=4), [2, 2])).per_example["ppl"]
-    assert run_teacher_forced(PPL(), stats_of(*distributions(3, n=4), [2, 2])).values["ppl"] == pytest.approx(
-        math.sqrt(by_row[0] * by_row[1]), rel=1e-12
-    )
+    plain = run_teacher_forced(PPL(), stats_of(*distributions(3, n=4), [2, 2]))
     result = run_teacher_forced(EpsPPL(eps=1e-3, grid=(1e-1, 1e-3)), stats_of(*distributions(3, n=6, kept=3), [3, 3]))
     assert set(result.values) == {"eps_ppl", "eps_ppl_0.1", "eps_ppl_0.001"}
     assert result.values["eps_ppl"] == result.values["eps_ppl_0.001"]
-    by_row = result.per_example["eps_ppl"]
-    assert result.values["eps_ppl"] == pytest.approx(math.sqrt(by_row[0] * by_row[1]), rel=1e-12)
+    for found in (plain, result):
+        by_row = found.per_example[found.metric]
+        assert found.values[found.metric] == pytest.approx(math.sqrt(by_row[0] * by_row[1]), rel=1e-12)
 
 
 def test_edges():
@@ -468,10 +460,10 @@ def test_both_sides_of_a_prompt_are_held_out_together_and_train_no_classifier():
 
 def test_what_cannot_be_computed_is_said():
     metric, features = compare_texts(["a"] * 9, ["b"] * 20)
-    with pytest.raises(UndefinedMetric, match="10 texts per side, got 9 and 20"):
-        metric.compute(features)
-    with pytest.raises(core.SpecError, match="classifiers"):
-        FinetunedDiscriminator(classifiers=("gpt2", "gpt2"))
+    check_edges([
+        (lambda: metric.compute(features), UndefinedMetric, "10 texts per side, got 9 and 20"),
+        (lambda: FinetunedDiscriminator(classifiers=("gpt2", "gpt2")), core.SpecError, "classifiers"),
+    ])  # fmt: skip
 
 
 # q_entropy
