@@ -15,7 +15,6 @@ Source: Salvy, Talbot and Thirion 2026, "Enhanced generative model evaluation wi
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -23,10 +22,8 @@ from openended.harness import core
 from openended.harness.core import F64, I64, Features, Floats, MetricResult, Plan, UndefinedMetric
 from openended.metrics._embeddings import neighbors
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics._embeddings.neighbors import DistancePoints, center_points
-from openended.metrics.families import ReplicatesByName, TwoSample, Values, align_values, check_arguments
-
-Points = tuple[DistancePoints, DistancePoints]
+from openended.metrics._embeddings.neighbors import DistancePoints, NearestPoints, Points, center_points
+from openended.metrics.families import Mask, ReplicatesByName, TwoSample, Values, align_values, check_arguments
 
 
 @check_arguments
@@ -116,10 +113,7 @@ class ClippedDensityCoverage(TwoSample):
     """Neighbor that sets the radius; Salvy et al. 2026."""
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:
-        least = min(num_human - 1, num_model)
-        if self.k == type(self).k or self.k < least:
-            return ""
-        return f"k={self.k}: needs more than {self.k} texts per side, this run has {least}; raise num_examples"
+        return neighbors.explain_few_neighbors(self.k, type(self).k, min(num_human - 1, num_model))
 
     def prepare(self, features: Features) -> Points:
         human, model = self.pair(features)
@@ -131,12 +125,31 @@ class ClippedDensityCoverage(TwoSample):
         return self.result(features, "clipped_density", values, per_example=by_text)
 
     def score(self, prepared: Points, human: core.Weights, model: core.Weights, /) -> Mapping[str, F64]:
-        """Return the values before they are cut at 1: a spread that ends at the limit would be too narrow."""
+        """Return the values of subsets before they are cut at 1: a spread that ends there would be too narrow."""
         sizes = int(np.count_nonzero(human[0])), int(np.count_nonzero(model[0]))
         if sizes[0] < self.k + 2:
             return {}
-        calibrate = partial(_calibrate_beyond, expected=compute_expected_shares(*sizes, self.k))
-        return neighbors.resample_clipped(*prepared, human > 0, model > 0, k=self.k, calibrate=calibrate)
+        near, expected = NearestPoints(*prepared, self.k), compute_expected_shares(*sizes, self.k)
+        out = {name: np.full(len(human), np.nan) for name in ("clipped_density", "clipped_coverage")}
+        for number, (in_human, in_model) in enumerate(zip(human > 0, model > 0, strict=True)):
+            if min(np.count_nonzero(in_human), np.count_nonzero(in_model)) <= self.k:
+                continue
+            radius = near.find_radii(in_human)
+            median = np.float32(neighbors.median_radius(radius[in_human]))
+            clipped = np.where(in_human, np.minimum(radius, median), np.float32(-1.0))
+            inside = in_model[near.other] & (near.apart <= clipped[near.ball])
+            model_share = self._clip_counts(near.other[inside], in_model)
+            in_ball = in_human[near.index] & (near.squared <= clipped[:, None])
+            human_share = self._clip_counts(near.index[in_ball], in_human)
+            out["clipped_density"][number] = model_share / human_share if human_share else np.nan
+            inside = in_model[near.other] & (near.apart < radius[near.ball])
+            covered = self._clip_counts(near.ball[inside], in_human)
+            out["clipped_coverage"][number] = _calibrate_beyond(covered, expected)
+        return out
+
+    def _clip_counts(self, points: I64, in_side: Mask) -> float:
+        """Return the mean over the points of a side of min(1, how often each is listed / k)."""
+        return _clip(np.bincount(points, minlength=len(in_side))[in_side], self.k)
 
     def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Points) -> ReplicatesByName:
         """Move the replicates to the value before the cut, and cut them."""

@@ -15,12 +15,12 @@ from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Weights, metric, ranged
+from openended.harness.core import F64, I64, Features, Floats, MetricResult, Weights, metric, ranged
 from openended.metrics._embeddings import neighbors
 from openended.metrics._embeddings.blocks import Rows, blocks, check_sides, project_pair
+from openended.metrics._embeddings.neighbors import NearestPoints, Points
 from openended.metrics.families import TwoSample, Values, align_values, check_arguments
 
-Points = tuple[neighbors.DistancePoints, neighbors.DistancePoints]
 RowScale = Literal["with_pca", "l2", "none"]
 
 
@@ -77,6 +77,10 @@ def _compute_shares(counts: neighbors.Counts, k: int) -> Values:
     return Values(precision=precision, recall=recall, density=density, coverage=coverage)
 
 
+def _count_distinct(points: I64) -> int:
+    return int(np.count_nonzero(np.bincount(points)))
+
+
 @metric
 class KnnPrecisionRecall(TwoSample):
     """k-NN precision, recall, density and coverage (Kynkäänniemi et al. 2019; Naeem et al. 2020)."""
@@ -107,10 +111,7 @@ class KnnPrecisionRecall(TwoSample):
         return _choose_scale(self.explained_variance, self.rows)
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:
-        least = min(num_human, num_model)
-        if self.k == type(self).k or self.k < least:
-            return ""
-        return f"k={self.k}: needs more than {self.k} texts per side, this run has {least}; raise num_examples"
+        return neighbors.explain_few_neighbors(self.k, type(self).k, min(num_human, num_model))
 
     def prepare(self, features: Features) -> Points:
         human, model = self.pair(features)
@@ -133,5 +134,17 @@ class KnnPrecisionRecall(TwoSample):
         return self.result(features, "precision", values, notes=notes, arrays=missed, per_example=rows)
 
     def score(self, prepared: Points, human: Weights, model: Weights, /) -> Mapping[str, F64]:
-        """Recompute the radii in subsets: few removed texts would spread the values too far."""
-        return neighbors.resample_knn(*prepared, human > 0, model > 0, k=self.k, closed=self.closed)
+        """Recompute the radii in subsets of half of the texts or more; NaN where one has too few texts."""
+        near = [NearestPoints(*sides, self.k) for sides in (prepared, prepared[::-1])]
+        out = {name: np.full(len(human), np.nan) for name in ("precision", "recall", "density", "coverage")}
+        for number, (in_human, in_model) in enumerate(zip(human > 0, model > 0, strict=True)):
+            n_human, n_model = np.count_nonzero(in_human), np.count_nonzero(in_model)
+            if min(n_human, n_model) <= self.k:
+                continue
+            holder, members = near[0].find_members(in_human, in_model, self.closed)
+            out["precision"][number] = _count_distinct(members) / n_model
+            out["density"][number] = len(members) / (self.k * n_model)
+            out["coverage"][number] = _count_distinct(holder) / n_human
+            _, members = near[1].find_members(in_model, in_human, self.closed)
+            out["recall"][number] = _count_distinct(members) / n_human
+        return out

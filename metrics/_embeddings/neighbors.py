@@ -7,7 +7,7 @@ Subsets take the fast path alone.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from openended.harness.core import F64, I64, Floats
 
 F32 = NDArray[np.float32]
+Mask = NDArray[np.bool_]
 _BLOCK = 512  # rows of the table at a time
 _PAIRS = 1 << 22  # numbers of a chunk of exact pairs
 # Bound on the float32 error of a squared distance as a share of |x|^2 + |y|^2: about 80 roundings.
@@ -31,6 +32,10 @@ class DistancePoints:
     squares: F32  # squared norms of the centered rows
 
 
+Points = tuple[DistancePoints, DistancePoints]
+"""Those of the human and of the model side, centered together."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
     """Which points of each side lie in which balls of the other side."""
@@ -40,7 +45,7 @@ class Counts:
     members: I64  # number of model points in each human ball, shape (n_human,)
 
 
-def center_points(human: Floats, model: Floats) -> tuple[DistancePoints, DistancePoints]:
+def center_points(human: Floats, model: Floats) -> Points:
     """Center both sides together and scale them into the range of float32."""
     sides = [np.asarray(side, dtype=np.float64) for side in (human, model)]
     center = sum(side.sum(axis=0) for side in sides) / sum(map(len, sides))
@@ -101,12 +106,12 @@ def count_balls(
     return Counts(in_human, in_model, members)
 
 
-def _is_within(table: F32, slack: np.float32, radius: F64, rows: F64, columns: F64, closed: bool) -> NDArray[np.bool_]:
+def _is_within(table: F32, slack: np.float32, radius: F64, rows: F64, columns: F64, closed: bool) -> Mask:
     """Compare squared distances with a column or a row of radii; pairs near a radius are compared exactly."""
     # Pairs below the first limit are inside, pairs above the second are outside.
     low = np.nextafter((radius - slack).astype(np.float32), np.float32(-np.inf))
     high = np.nextafter((radius + slack).astype(np.float32), np.float32(np.inf))
-    inside: NDArray[np.bool_] = table <= low
+    inside: Mask = table <= low
     row, column = _find_true_entries((table <= high) ^ inside)
     exact = _compute_exact_distances(rows, row, columns, column)
     limit = radius[row, 0] if radius.shape[1] == 1 else radius[0, column]
@@ -125,7 +130,7 @@ def _iterate_distances(a: DistancePoints, b: DistancePoints) -> Iterator[tuple[i
         yield start, table, _ROUNDING * (a.squares[rows].max() + most)
 
 
-def _find_true_entries(mask: NDArray[np.bool_]) -> tuple[I64, I64]:
+def _find_true_entries(mask: Mask) -> tuple[I64, I64]:
     """Row and column of each true entry, in row order; faster than `np.nonzero` where few are true."""
     row, column = np.divmod(np.flatnonzero(mask), mask.shape[1])
     return row, column
@@ -142,7 +147,7 @@ def _compute_exact_distances(a: F64, rows: I64, b: F64, columns: I64) -> F64:
     return out
 
 
-class _Neighbors:
+class NearestPoints:
     """The nearest neighbors of each point on its own side, and the points of the other side that are as near."""
 
     def __init__(self, side: DistancePoints, other: DistancePoints, k: int) -> None:
@@ -170,14 +175,14 @@ class _Neighbors:
         # Pairs (point, point of the other side) no farther than the last neighbor kept, and their squared distances.
         self.ball, self.other, self.apart = (np.concatenate(parts) for parts in (ball, points, apart))
 
-    def find_radii(self, in_side: NDArray[np.bool_]) -> F32:
+    def find_radii(self, in_side: Mask) -> F32:
         """Return the squared distance of each point to its k-th neighbor in the subset; -1 for points outside of it."""
         rank = np.cumsum(in_side[self.index], axis=1, dtype=np.int16)
         kth = np.argmax(rank >= self.k, axis=1)
         kth[rank[:, -1] < self.k] = self.index.shape[1] - 1  # the last one kept, for a point in ten thousand
         return np.where(in_side, self.squared[np.arange(len(kth)), kth], np.float32(-1.0))
 
-    def find_members(self, in_side: NDArray[np.bool_], in_other: NDArray[np.bool_], closed: bool) -> tuple[I64, I64]:
+    def find_members(self, in_side: Mask, in_other: Mask, closed: bool) -> tuple[I64, I64]:
         """Return the pairs (ball, point of the other side in it) of a subset."""
         limit = self.find_radii(in_side)[self.ball]
         inside = in_other[self.other] & ((self.apart <= limit) if closed else (self.apart < limit))
@@ -189,60 +194,8 @@ def _round_to_zero(squared: F32, slack: np.float32) -> F32:
     return np.where(squared <= slack, np.float32(0.0), squared)
 
 
-def resample_knn(
-    human: DistancePoints, model: DistancePoints, human_subsets: NDArray[np.bool_], model_subsets: NDArray[np.bool_], *,
-    k: int, closed: bool,
-) -> dict[str, F64]:  # fmt: skip
-    """Return the four values of each subset of half of the points or more, each of shape (subsets,).
-
-    A radius is the distance to the k-th neighbor in the subset. NaN where it has too few points.
-    """
-    human_near, model_near = _Neighbors(human, model, k), _Neighbors(model, human, k)
-    out = {name: np.full(len(human_subsets), np.nan) for name in ("precision", "recall", "density", "coverage")}
-    for number, (in_human, in_model) in enumerate(zip(human_subsets, model_subsets, strict=True)):
-        n_human, n_model = np.count_nonzero(in_human), np.count_nonzero(in_model)
-        if min(n_human, n_model) <= k:
-            continue
-        holder, members = human_near.find_members(in_human, in_model, closed)
-        out["precision"][number] = _count_distinct(members) / n_model
-        out["density"][number] = len(members) / (k * n_model)
-        out["coverage"][number] = _count_distinct(holder) / n_human
-        _, members = model_near.find_members(in_model, in_human, closed)
-        out["recall"][number] = _count_distinct(members) / n_human
-    return out
-
-
-def _count_distinct(points: I64) -> int:
-    return int(np.count_nonzero(np.bincount(points)))
-
-
-def resample_clipped(
-    human: DistancePoints, model: DistancePoints, human_subsets: NDArray[np.bool_], model_subsets: NDArray[np.bool_], *,
-    k: int, calibrate: Callable[[float], float],
-) -> dict[str, F64]:  # fmt: skip
-    """Return clipped density and coverage of each subset of half of the points or more, each of shape (subsets,).
-
-    Neither is cut off at 1: a spread that ends at the limit would be too narrow. `calibrate` turns the mean share of
-    neighbors inside the balls of a subset into coverage.
-    """
-    near = _Neighbors(human, model, k)
-
-    def average_clipped(points: I64, in_side: NDArray[np.bool_]) -> float:
-        """Return the mean over the points of a side of min(1, how often each is listed / k)."""
-        counts = np.bincount(points, minlength=len(in_side))[in_side]
-        return float(np.minimum(counts, k).mean() / k)
-
-    out = {name: np.full(len(human_subsets), np.nan) for name in ("clipped_density", "clipped_coverage")}
-    for number, (in_human, in_model) in enumerate(zip(human_subsets, model_subsets, strict=True)):
-        if min(np.count_nonzero(in_human), np.count_nonzero(in_model)) <= k:
-            continue
-        radius = near.find_radii(in_human)
-        clipped = np.where(in_human, np.minimum(radius, np.float32(median_radius(radius[in_human]))), np.float32(-1.0))
-        inside = in_model[near.other] & (near.apart <= clipped[near.ball])
-        model_share = average_clipped(near.other[inside], in_model)
-        in_ball = in_human[near.index] & (near.squared <= clipped[:, None])
-        human_share = average_clipped(near.index[in_ball], in_human)
-        out["clipped_density"][number] = model_share / human_share if human_share else np.nan
-        inside = in_model[near.other] & (near.apart < radius[near.ball])
-        out["clipped_coverage"][number] = calibrate(average_clipped(near.ball[inside], in_human))
-    return out
+def explain_few_neighbors(k: int, default: int, least: int) -> str:
+    """Return why the side with `least` texts has too few neighbors for an option k; empty for the default."""
+    if k == default or k < least:
+        return ""
+    return f"k={k}: needs more than {k} texts per side, this run has {least}; raise num_examples"

@@ -14,7 +14,11 @@ from openended.harness.core import Features, Plan, Side, UndefinedMetric
 from openended.harness.core.resampling import enlarge
 from openended.metrics._embeddings import neighbors
 from openended.metrics._surface import NAMES, surface_features
-from openended.metrics.clipped_density_coverage import clipped_density_coverage, compute_expected_shares
+from openended.metrics.clipped_density_coverage import (
+    ClippedDensityCoverage,
+    clipped_density_coverage,
+    compute_expected_shares,
+)
 from openended.metrics.copying import Copying, auth_pct, copying_z
 from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy, discriminator_accuracy, split_by_prompt
 from openended.metrics.energy_distance import EnergyDistance, energy_distance
@@ -69,7 +73,7 @@ def test_clipped_by_hand():
     result = clipped_density_coverage(human=column(0, 1, 2, 3), model=column(4, 8), k=1)
     assert dict(result) == {"clipped_density": 0.5, "clipped_coverage": 0.0}
     points, every = neighbors.center_points(column(0, 1, 2, 3), column(4, 8)), (np.ones((1, n), bool) for n in (4, 2))
-    subset = neighbors.resample_clipped(*points, *every, k=1, calibrate=float)
+    subset = ClippedDensityCoverage(k=1).score(points, *every)
     assert subset == {"clipped_density": [0.5], "clipped_coverage": [0.0]}
     assert compute_expected_shares(4, 2, 1) == pytest.approx([0, 1 / 4, 2 / 5])
     expected = [oracle.expected_share(m, 40, 5) for m in range(31)]
