@@ -110,6 +110,10 @@ class Layout(Spec):
             if unit not in UNITS:
                 raise SpecError(f"report.units.{name}: expected one of {', '.join(UNITS)}, got {unit!r}")
 
+    def list_values(self, axis: str) -> list[str]:
+        """Return the values of an axis that the layout names, in the printed order."""
+        return list(dict.fromkeys((*self.order.get(axis, ()), *self.names.get(axis, ()))))
+
     def list_compared_apart(self) -> tuple[str, ...]:
         """Return the axes whose values are not compared with each other: those next to `metric`."""
         side = self.rows if "metric" in self.rows else self.columns

@@ -3,6 +3,7 @@
 import importlib
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -90,12 +91,21 @@ def split_values(results: Results, declaration: Declaration) -> Mapping[Any, Seq
     return measured.group_by_task_and_options(values, declaration.parts)
 
 
+def rank_as_in_table(values: Sequence[SystemValue], layout: Layout) -> Sequence[SystemValue]:
+    """Return values whose systems are sorted as a layout names the values of an axis, before the order of commands."""
+    ranks: dict[str, dict[str, int]] = {}
+    for axis in (*layout.order, *layout.names):
+        values_of_axis = dict.fromkeys(name.split(" ")[0] for name in layout.list_values(axis))  # without options
+        ranks[axis] = {value: rank for rank, value in enumerate(values_of_axis)}
+    return [replace(item, ranks={**item.ranks, **ranks}) for item in values] if ranks else values
+
+
 def build_plots(name: str, results: Results, layout: Layout, declaration: Declaration) -> dict[str, Plot]:
     """Return stem of a file → its plot; figures of several parts are named by what distinguishes these."""
     analysis = load_analysis(declaration)
     plots: list[tuple[tuple[str, ...], Mapping[str, Plot]]] = []
     for key, values in split_values(results, declaration).items():
-        shows = analysis(Part(results, layout, values, declaration))
+        shows = analysis(Part(results, layout, rank_as_in_table(values, layout), declaration))
         named = shows if isinstance(shows, Mapping) else {"": shows} if shows is not None else {}
         plots += [(key, {end: limit_systems(plot) for end, plot in named.items()})] if named else []
     differ = [at for at, words in enumerate(zip(*(key for key, _ in plots), strict=True)) if len(set(words)) > 1]

@@ -149,7 +149,7 @@ class _Side:
         """Rank a cell by the order of the layout's names, then of the frame; human text at an end."""
         ranks = []
         for axis, value in zip(self.axes, self.locate(cell), strict=True):
-            names = list(dict.fromkeys((*self.layout.order.get(axis, ()), *self.layout.names.get(axis, ()))))
+            names = self.layout.list_values(axis)
             name = find_name(names, axis, cell["axes"], cell["typed"])
             rank = names.index(name) if name is not None else len(names)
             if cell["role"] == "human" and (axis == "system" or axis not in cell["axes"]):

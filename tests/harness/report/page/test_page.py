@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from openended.harness.report.build import build_report, make_tables
-from openended.harness.report.page import explanations, page, parts as page_parts
+from openended.harness.report.build import make_tables
+from openended.harness.report.page import explanations, parts as page_parts
 from openended.harness.report.page.page import collect_cell_details, list_settings, write_page
 from openended.harness.report.page.parts import build_parts, to_script_json
 from openended.harness.report.page.sources import collect_page_texts
@@ -262,26 +262,3 @@ def test_missed_texts_typical_words_and_quotes():
 
     assert explanations.quote_beginning(" one two ") == "“one two”"
     assert explanations.quote_beginning("a b c d e f g h i") == "“a b c d e f g h…”"
-
-
-def test_a_page_that_fails_takes_nothing_with_it(tmp_path, monkeypatch, caplog):
-    write_run(tmp_path / "runs", "greedy", None, texts=True)
-
-    def build(part):
-        report = build_report([tmp_path / "runs"], tmp_path / part, figures=False, layout="default")
-        assert len(list((tmp_path / part / "tables").glob("*.md"))) == 1
-        return report
-
-    def fail(*_, **__):
-        raise ValueError("no such thing")
-
-    assert not build("whole").failed
-    collect = page.collect_page_texts
-    monkeypatch.setattr(page, "collect_page_texts", lambda of: fail() if of else collect(of))
-    assert build("texts").failed
-    assert "the page has no texts: ValueError: no such thing" in caplog.text
-    assert "greedy" in (tmp_path / "texts/report.html").read_text(), "the tables are on it"
-    monkeypatch.setattr(page, "describe_best", fail)
-    assert build("page").failed
-    assert "the page is not written: ValueError: no such thing" in caplog.text
-    assert not (tmp_path / "page/report.html").exists()

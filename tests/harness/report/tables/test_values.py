@@ -4,6 +4,7 @@ import json
 import math
 import sys
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -224,19 +225,37 @@ def test_runs_of_which_no_value_could_be_computed_have_a_report_that_says_why(tm
     assert report.lines()[0] == "values     none: knn_precision_recall: this task has no human text"
 
 
-def test_a_page_or_figure_that_fails_costs_neither_tables_nor_other_figures(tmp_path, monkeypatch, caplog):
+REPORT = "openended.harness.report"
+
+
+@pytest.mark.parametrize(
+    ("part", "message", "lost", "failed"),
+    [
+        (f"{REPORT}.figures.draw", f"no figures: this installation has no {REPORT}.figures", "*.p??", False),
+        (f"{REPORT}.figures.value_panels.show_metrics", "report     no figure metrics: ValueError: no such", "metrics.p??", True),
+        (f"{REPORT}.page.page", "report     the page is not written: ModuleNotFoundError", "*.html", True),
+        (f"{REPORT}.page.page.describe_best", "report     the page is not written: ValueError: no such", "*.html", True),
+        (f"{REPORT}.page.sources.read_rows_of_run", "report     the page has no texts: ValueError: no such", "", True),
+    ],
+)  # fmt: skip
+def test_a_part_that_is_missing_or_fails_costs_no_other(tmp_path, monkeypatch, caplog, part, message, lost, failed):
+    def fail(*_, **__):
+        raise ValueError("no such thing")
+
     write_run(tmp_path, "nucleus", 0)
-    write_run(tmp_path, "greedy", None)
-    monkeypatch.setitem(sys.modules, "openended.harness.report.page.page", None)
-    monkeypatch.setattr("openended.harness.report.figures.value_panels.show_metrics", lambda _: 1 / 0)
-    report = build_report([tmp_path], tmp_path / "out", layout="full")
-    assert (tmp_path / "out/tables/full.md").is_file()
-    assert "quality_diversity.png" in [path.name for path in report.paths]
-    assert not (tmp_path / "out/report.html").exists()
-    no_figure, no_page = (record.getMessage() for record in caplog.records if record.levelname == "ERROR")
-    assert no_figure.startswith("report     no figure metrics: ZeroDivisionError: division by zero")
-    assert no_page.startswith("report     the page is not written: ModuleNotFoundError")
-    assert report.failed
+    write_run(tmp_path, "greedy", None, texts=True)
+    names = {path.name for path in build_report([tmp_path], tmp_path / "whole").paths}
+    if part in sys.modules:
+        monkeypatch.setitem(sys.modules, part, None)
+    else:
+        monkeypatch.setattr(part, fail)
+    report = build_report([tmp_path], tmp_path / "out")
+    assert caplog.records[0].getMessage().startswith(message)
+    left = {name for name in names if not fnmatch(name, lost)}
+    assert {path.name for path in report.paths} == left
+    assert len(left) > 4
+    assert report.failed == failed
+    assert lost == "*.html" or "greedy" in (tmp_path / "out/report.html").read_text()
 
 
 def test_a_part_without_the_values_is_named(tmp_path):
