@@ -431,7 +431,7 @@ def test_rows_of_an_agreement_map_are_chosen_and_four_systems_may_do():
 @pytest.mark.slow
 def test_stability_and_agreement(rated, tmp_path):
     figure = draw_panels("huse-stability", people.build_stability({"m": (rated, RULE)}, draws=3))
-    assert [a.get_xlabel() for a in figure.axes] == ["examples", "ratings a text"]
+    assert [a.get_xlabel() for a in figure.axes] == ["examples", "ratings per text"]
     assert figure.axes[1].get_lines()[0].get_xdata().tolist() == [1, 2, 5]
     drawing.save(figure, tmp_path, "stability")
     nan = math.nan
