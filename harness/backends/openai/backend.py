@@ -244,15 +244,19 @@ class ServerBackend(models.Backend):
         """Read texts: `nll` gets -log p of the tokens from the server's log-probabilities of given texts."""
         del pool, batch_size  # a server batches by itself, and embeds nothing
 
-        def record_row(number: int, log_probs: core.F64) -> None:
+        async def score(server: ServerSession, number: int) -> None:
             job = jobs[number]
-            scored = -log_probs[job.first :]
+            try:
+                scored = -(await server.score(tuple(job.ids.tolist()), f"score {number}"))[job.first :]
+            except DataError as err:
+                raise DataError(f"text {number} of {len(jobs)}: {err}") from err
             cast("core.F64", nll)[job.out : job.out + len(scored)] = scored
             if advance is not None and job.row >= 0:
                 advance(1)
 
-        ids = [tuple(job.ids.tolist()) for job in jobs]
-        self._run_with_server(None, lambda server: server.read_rows(ids, record_row))
+        self._run_with_server(
+            None, lambda server: run_concurrently(range(len(jobs)), partial(score, server), server.workers)
+        )
 
     def _run_with_server(
         self, decoder: Decoder | None, work: Callable[[ServerSession], Awaitable[None]] | None = None

@@ -205,18 +205,11 @@ class ServerSession:
         reply: Reply = await self.send(replace(request, seed=seed))
         return reply.choices[0].ids or (reply.choices[0].text,)
 
-    async def read_rows(self, rows: Sequence[tuple[int, ...]], record: Callable[[int, F64], None]) -> None:
-        """Ask for the log-probabilities of every token of each row; `record` gets the number of each and these."""
-
-        async def read_row(number: int) -> None:
-            ids = rows[number]
-            inside = ids[0 if self.lm.bos_prefix(ids) else len(self.lm.bos_prefix(())) :]
-            text = self.tokenizer.decode(inside) if self.tokenizer is not None and not self.served.sends_ids else ""
-            request = CompletionRequest(ids=ids, text=text, max_tokens=1, echo=True)
-            read = partial(replies.read_prompt_log_probs, self.dialect, self.served, request)
-            try:
-                record(number, await self.send(request, self.order_endpoints(f"score {number}"), read))
-            except DataError as err:
-                raise DataError(f"text {number} of {len(rows)}: {err}") from err
-
-        await run_concurrently(range(len(rows)), read_row, self.workers)
+    async def score(self, ids: tuple[int, ...], name: str) -> F64:
+        """Ask for the log-probability of every token of a text; `name` decides which endpoint is asked first."""
+        inside = ids[0 if self.lm.bos_prefix(ids) else len(self.lm.bos_prefix(())) :]
+        text = self.tokenizer.decode(inside) if self.tokenizer is not None and not self.served.sends_ids else ""
+        request = CompletionRequest(ids=ids, text=text, max_tokens=1, echo=True)
+        read = partial(replies.read_prompt_log_probs, self.dialect, self.served, request)
+        log_probs: F64 = await self.send(request, self.order_endpoints(name), read)
+        return log_probs

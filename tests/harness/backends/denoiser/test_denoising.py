@@ -208,18 +208,22 @@ SAMPLERS = [
 ]  # fmt: skip
 
 
-def sample(world, decoder, count, batch_size=2000, **options):
+def fill(lm, decoder, prompts, **options):
     """Texts of the real loop, in the order of their prompts."""
+    made = []
+    request = GenerationRequest(prompts=prompts, decoder=decoder, **({"seed": 3, "max_new_tokens": 3} | options))
+    denoise_texts(lm, request, made.extend, int)
+    return sorted(made, key=lambda g: int(g.example_id[2:]))
+
+
+def sample(world, decoder, count, batch_size=2000, **options):
+    """Token ids of the texts of a world."""
     lm = sampler_worlds.WorldDenoiser(world, decoder)
     for name, value in options.pop("model", {}).items():
         setattr(lm, name, value)
-    made = []
-    request = GenerationRequest(
-        prompts=options.pop("prompts", [Prompt(f"w/{i}", 0, ()) for i in range(count)]),
-        decoder=decoder, seed=3, max_new_tokens=world.length, batch_size=batch_size, **options,
-    )  # fmt: skip
-    denoise_texts(lm, request, made.extend, int)
-    return [g.token_ids for g in sorted(made, key=lambda g: int(g.example_id[2:]))]
+    prompts = options.pop("prompts", [Prompt(f"w/{i}", 0, ()) for i in range(count)])
+    texts = fill(lm, decoder, prompts, max_new_tokens=world.length, batch_size=batch_size, **options)
+    return [g.token_ids for g in texts]
 
 
 @pytest.mark.parametrize("decoder", SAMPLERS, ids=lambda d: f"{d.title} {d.precision}")
@@ -250,10 +254,7 @@ def test_cached_and_plain_draws_are_the_same_texts_by_fewer_calls():
         decoder = denoising.Mdlm(steps=40, cached=flag, precision="float32")
         lm, calls[flag] = sampler_worlds.WorldDenoiser(small_world(), decoder), []
         lm.denoise = count_calls(lm.denoise, calls[flag])
-        request = GenerationRequest(
-            prompts=[Prompt("w/0", 0, ())], decoder=decoder, seed=3, max_new_tokens=3, batch_size=1
-        )
-        denoise_texts(lm, request, lambda _: None, int)
+        fill(lm, decoder, [Prompt("w/0", 0, ())], batch_size=1)
     assert len(calls[True]) <= 3 < len(calls[False])
 
 
@@ -288,10 +289,8 @@ def record(decoder: denoising.DenoisingDecoder) -> Any:
 def test_prompts_and_suffixes_stay_and_batches_have_one_length(decoder):
     lm = record(decoder)
     prompts = [Prompt(f"w/{i}", 0, (2, 1, 0)[: i % 3], suffix_ids=(1,) * (i % 2)) for i in range(8)]
-    made = []
-    request = GenerationRequest(prompts=prompts, decoder=decoder, seed=0, max_new_tokens=4, batch_size=3)
-    denoise_texts(lm, request, made.extend, int)
-    assert sorted(g.example_id for g in made) == [p.example_id for p in prompts]
+    made = fill(lm, decoder, prompts, seed=0, max_new_tokens=4, batch_size=3)
+    assert [g.example_id for g in made] == [p.example_id for p in prompts]
     frozen = {(len(p.token_ids) + 4 + len(p.suffix_ids), p.token_ids, p.suffix_ids) for p in prompts}
     for batch in lm.shown:
         for ids in batch:
@@ -309,11 +308,7 @@ def test_prompts_and_suffixes_stay_and_batches_have_one_length(decoder):
 def test_a_model_with_blocks_sees_none_that_comes_later(decoder):
     lm = record(decoder)
     lm.block_size = 2
-    request = GenerationRequest(
-        prompts=[Prompt("w/0", 0, (1,))], decoder=decoder, seed=0, max_new_tokens=5, batch_size=1
-    )
-    made = []
-    denoise_texts(lm, request, made.extend, int)
+    made = fill(lm, decoder, [Prompt("w/0", 0, (1,))], seed=0, max_new_tokens=5, batch_size=1)
     lengths = [len(batch[0]) for batch in lm.shown]
     assert lengths == sorted(lengths)
     assert set(lengths) == {3, 5, 6}

@@ -7,7 +7,7 @@ import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from enum import Enum, auto
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -66,29 +66,13 @@ class SamplingParams:
     extra_args: dict[str, Any] | None = None
 
 
-@dataclass
-class EngineArgs:
-    model: str
-    revision: str | None = None
-    skip_tokenizer_init: bool = False
-    dtype: str = "auto"
-    quantization: str | None = None
-    tensor_parallel_size: int = 1
-    gpu_memory_utilization: float = 0.9
-    enforce_eager: bool = False
-    generation_config: str = "auto"
-    trust_remote_code: bool = False
-    load_format: str = "auto"
-    logits_processors: list[str] = field(default_factory=list)
-    worker_extension_cls: str = ""
-    async_scheduling: bool = True
-    disable_log_stats: bool = False
-    enable_prefix_caching: bool = False
-    use_tqdm_on_load: bool = True
-    max_model_len: int = 64
-    max_num_seqs: int = 4
-    enable_sleep_mode: bool = False
-    block_size: int = 16
+OPTIONS = (
+    "model", "revision", "skip_tokenizer_init", "dtype", "quantization", "tensor_parallel_size",
+    "gpu_memory_utilization", "enforce_eager", "generation_config", "trust_remote_code", "load_format",
+    "logits_processors", "worker_extension_cls", "async_scheduling", "disable_log_stats", "enable_prefix_caching",
+    "use_tqdm_on_load", "enable_sleep_mode", "block_size", "max_model_len",
+)  # fmt: skip
+EngineArgs: Any = make_dataclass("EngineArgs", [*((n, Any, None) for n in OPTIONS), ("max_num_seqs", int, 4)])
 
 
 @dataclass
