@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import sqlite3
 import sys
 from collections.abc import Awaitable, Callable
@@ -87,7 +88,7 @@ def _refuse(request: Request) -> Response | None:
     ):
         return _make_error(403, "Requests must come from this server's own page.")
     length = request.headers.get("content-length", "0")
-    if request.method == "POST" and (not length.isdigit() or int(length) > _LARGEST):
+    if request.method == "POST" and (not re.fullmatch("[0-9]{1,9}", length) or int(length) > _LARGEST):
         return _make_error(413, "Too large.")
     if request.method == "POST" and "transfer-encoding" in request.headers:
         return _make_error(411, "A content-length header is required.")

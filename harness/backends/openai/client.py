@@ -324,7 +324,7 @@ def _parse_retry_after(value: str | None) -> float | None:
     except ValueError:
         try:
             return max(0.0, (parsedate_to_datetime(str(value)) - datetime.now(UTC)).total_seconds())
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return None
 
 

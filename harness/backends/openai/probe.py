@@ -106,7 +106,7 @@ class Probe:
             yield "raw log-probabilities", self._check_raw
         if self.decoder is not None and self.listings:
             yield "hidden sampling parameters", self._check_hidden_parameters
-            if self._draws_differ():
+            if self.stochastic and self.sampling not in (None, NEUTRAL):  # it draws, and not from the model's own law
                 yield f"draws of {self.decoder.title}", self._check_decoder
         elif self.stochastic:
             self.report.unseen.append("draws against log-probabilities (it lists none)")
@@ -119,10 +119,6 @@ class Probe:
             yield "seeds", self._check_seeds
         if self.decoder is None or (self.server.dialect.echo and not self.served.chat and self.server.tokenizer):
             yield "echo", self._check_echo
-
-    def _draws_differ(self) -> bool:
-        """Return whether the decoder draws, and from another distribution than the model's own."""
-        return self.stochastic and self.sampling not in (None, NEUTRAL)
 
     async def run(self) -> ProbeReport:
         """Run all checks that the dialect allows."""

@@ -168,6 +168,7 @@ def test_no_item_without_a_token_and_none_on_the_page(pool, client, token):
         ({"origin": "http://evil.example"}, 403), ({"origin": "null"}, 403), ({"origin": "http://["}, 403),
         ({"sec-fetch-site": "cross-site"}, 403),
         ({"sec-fetch-site": "same-site"}, 403), ({"host": "evil.example"}, 400), ({"content-length": "99999999"}, 413),
+        ({"content-length": b"\xb2"}, 413),
         ({"origin": "http://127.0.0.1:8123", "sec-fetch-site": "same-origin"}, 200), ({"host": "localhost:8123"}, 200),
     ],
 )  # fmt: skip
