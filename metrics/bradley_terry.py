@@ -230,7 +230,7 @@ class BradleyTerry(core.JudgmentMetric):
     """Half a win each, which shrinks scores toward 0; random: a win for either, by the seed; drop; MAUVE gave ties to
     side A at a random position, which is `random`."""
     seed: int = 0
-    """Of `ties=random`."""
+    """Seed of the draws of `ties=random`."""
     min_seconds: float = core.ranged(0.0, "[0, inf]", "a number of at least 0")
     """Faster judgments are left out; MAUVE: 25."""
     criterion: str | None = None

@@ -64,7 +64,7 @@ class CompressionRatio(Metric):
     titles = {"compression_ratio": "Compr. ratio"}
 
     scope: Scope = "continuation"
-    """or prompt_and_continuation."""
+    """What is compressed: the continuation, or prompt_and_continuation."""
     level: int = ranged(9, "[1, 9]", "an integer from 1 to 9")
     """Effort of DEFLATE; Python's gzip default, as in Shaib et al. 2024."""
 

@@ -137,11 +137,11 @@ class Copying(TwoSample):
 
     most = 4_000  # all pairs are kept
     cells: int = core.ranged(3, "[1, inf)", "at least 1")
-    """Of k-means, inside which distances are compared."""
+    """Number of k-means cells inside which distances are compared."""
     seed: int = 0
-    """Of k-means."""
+    """Seed of k-means."""
     scope: core.Scope = "continuation"
-    """or prompt_and_continuation; both sides share the prompts."""
+    """What is embedded: the continuation, or prompt_and_continuation; both sides share the prompts."""
 
     def prepare(self, features: Features) -> Distances:
         human, model = self.pair(features, multiplied=True)

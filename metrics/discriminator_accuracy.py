@@ -58,7 +58,7 @@ class ClassifierPredictions:
     """Predictions of a classifier on texts it was not trained on."""
 
     sides: tuple[tuple[I64, Mask], ...]
-    """Of the human and of the model side: the held-out rows, and which of them are classified correctly."""
+    """The held-out rows of the human and of the model side, and which of them are classified correctly."""
     penalty: float = math.nan  # C of a linear classifier, chosen by cross-validation
 
     @property
@@ -157,11 +157,11 @@ class DiscriminatorAccuracy(TwoSample):
 
     most = 100_000  # float64 copies of all rows, and hundreds of passes over them
     test_share: float = ranged(0.2, "(0, 1)", "a share in (0, 1)")
-    """Of the rows, held out; the paper's split depends on its data sets."""
+    """Share of the prompts that is held out; the paper's split depends on its data sets."""
     folds: int = ranged(5, "[2, inf)", "at least 2")
-    """Of the cross-validation that chooses the penalty; scikit-learn's default."""
+    """Folds of the cross-validation that chooses the penalty; scikit-learn's default."""
     seed: int = ranged(25, "[0, inf)", "at least 0")
-    """Of the split; as MAUVE."""
+    """Seed of the split; as MAUVE."""
 
     def prepare(self, features: Features) -> ClassifierPredictions:
         human, model = self.pair(features)

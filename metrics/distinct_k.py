@@ -199,7 +199,7 @@ class DistinctK(families.SamplesMetric):
     }  # fmt: skip
 
     partition: Literal["exact", "threshold", "file"] = "exact"
-    """threshold: on cosines; file: judgments=FILE with example_id, sample, class."""
+    """exact: equal texts are one class; threshold: by cosines; file: judgments=FILE with example_id, sample, class."""
     threshold: float = ranged(0.8, "[-1, 1]", "a cosine, -1 to 1")
     """Cosine from which on two texts are one class; Jiang et al. 2025; of `partition=threshold`."""
 

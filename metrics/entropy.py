@@ -92,7 +92,7 @@ class Entropy(TextMetric):
     orders: tuple[int, ...] = declare_orders(1, 2, 3, 4)
     """Zhang et al. 2018; diffusion language models: 1."""
     measured_in: Literal["nats", "bits"] = "nats"
-    """or bits."""
+    """Unit of the entropies: nats or bits."""
 
     @property
     def _scale(self) -> float:

@@ -58,7 +58,7 @@ class EpsPPL(TeacherForced):
     titles = {"eps_ppl": "ε-PPL"}
 
     eps: float = ranged(1e-5, "(0, inf)", "a number above 0")
-    """Ours; the papers state no single value."""
+    """Floor under the probabilities of Q; ours, because the papers state no single value."""
     grid: tuple[float, ...] = ranged((), "(0, inf)", "numbers above 0", unordered=True)
     """Further values of eps from the same pass, for example [1.0e-1, 1.0e-3, 1.0e-7]; Pillutla et al. 2021."""
 

@@ -119,7 +119,7 @@ class Face(ComparisonMetric):
     directions = {"emd": "lower", "kl": "lower", "js": "lower"}
 
     standardize: bool = False
-    """true: each text to mean 0 and standard deviation 1 first; an option of Yang et al. 2023."""
+    """true: each text is scaled to mean 0 and standard deviation 1 first; an option of Yang et al. 2023."""
 
     def needs(self) -> tuple[Need, ...]:
         return (Need("token_nll", by="scorer", options=(("bos", False),)),)

@@ -47,19 +47,19 @@ class FinetunedDiscriminator(ComparisonMetric):
     )
     """Hub ids or folders; each is fine-tuned on the texts of every system."""
     test_share: float = ranged(0.2, "(0, 1)", "a share in (0, 1)")
-    """Of the prompts, held out."""
+    """Share of the prompts that is held out."""
     epochs: int = ranged(3, "[1, inf)", "at least 1")
     """Passes over the training texts."""
     learning_rate: float = ranged(2e-5, "(0, 1)", "a number in (0, 1)")
-    """Of AdamW."""
+    """Learning rate of AdamW."""
     batch_size: int = ranged(16, "[1, inf)", "at least 1")
     """Texts per step."""
     max_length: int = ranged(512, "[1, inf)", "at least 1")
     """Tokens read of a text."""
     seed: int = ranged(25, "[0, inf)", "at least 0")
-    """Of the split, the order of the texts and the new layer."""
+    """Seed of the split, the order of the texts and the new layer."""
     scope: Scope = "continuation"
-    """or prompt_and_continuation."""
+    """What is read: the continuation, or prompt_and_continuation."""
 
     def needs(self) -> tuple[Need, ...]:
         classifiers = (Need("classifier", options=(("path", path),)) for path in self.classifiers)

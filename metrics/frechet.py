@@ -272,7 +272,7 @@ class Frechet(TwoSample):
     targets = {"frechet_infinity": 0.0}  # may come out below
 
     shrinkage: Shrinkage = "none"
-    """or ledoit_wolf, for n <= d; Heusel et al. 2017."""
+    """How covariances are estimated: none as Heusel et al. 2017, ledoit_wolf for n <= d."""
     pca_share: float | None = ranged(None, "(0, 1]", "a share in (0, 1] or null")
     """Share of the variance that joint PCA keeps first; null: raw features; Heusel et al. 2017."""
     extrapolate: int = option(0, lambda sizes: sizes == 0 or sizes >= 2, "0 or at least 2 sizes")
@@ -280,7 +280,7 @@ class Frechet(TwoSample):
     draws: int = ranged(5, "[1, inf)", "at least 1")
     """Subsets a size; their spread is next to FD-infinity."""
     seed: int = ranged(25, "[0, inf)", "at least 0")
-    """Draws the subsets; as MAUVE."""
+    """Seed of the subsets; as MAUVE."""
 
     def prepare(self, features: Features) -> FrechetSides:
         least = _FEWEST if self.extrapolate else 2

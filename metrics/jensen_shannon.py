@@ -57,7 +57,7 @@ class JensenShannon(TeacherForced):
     titles = {"jensen_shannon": "JS"}
 
     base: Base = "e"
-    """nats, at most log 2; "2": bits; Martins et al. 2020, Pillutla et al. 2021."""
+    """Base of the logarithm: e: nats, at most log 2; "2": bits; Martins et al. 2020, Pillutla et al. 2021."""
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         return 0.0, 1.0 if self.base == "2" else float(np.log(2.0))

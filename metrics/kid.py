@@ -148,7 +148,7 @@ class Kid(TwoSample):
     shares_space = True
     most = 50_000  # all pairs, as in knn_precision_recall
     degree: int = ranged(3, "[1, inf)", "at least 1")
-    """Of the polynomial kernel; Bińkowski et al. 2018."""
+    """Degree of the polynomial kernel; Bińkowski et al. 2018."""
 
     def prepare(self, features: Features) -> tuple[Floats, Floats]:
         return self.pair(features, multiplied=True)

@@ -107,13 +107,13 @@ class Mauve(Quantized):
     scaling_factor: float = ranged(5.0, "(0, inf]", "a positive number")
     """The paper's c."""
     curve: Curve = "uniform"
-    """or angular: the paper's experiment code; mauve-text."""
+    """How mixture weights are spaced: uniform: mauve-text; angular: the paper's experiment code."""
     curve_points: int = ranged(25, "[1, inf)", "at least 1")
-    """mauve-text."""
+    """Number of mixture weights; mauve-text."""
     lambdas: tuple[float, ...] = ranged((0.5,), "(0, 1)", "weights in (0, 1)", unordered=True)
     """Weights of the human side in the type I and type II errors."""
     smoothing: Smoothing = "none"
-    """Of the cells' counts: kt (the starred values), laplace, braess_sauer, good_turing; mauve-text."""
+    """Smoothing of cells' counts: none (mauve-text), kt (the starred values), laplace, braess_sauer or good_turing."""
     summary: Summary = "area"
     """What tables show first: area (MAUVE), mid_point (the rectangle exp(-2 c JS) under the curve's mid-point), js (the
     divergence there, nats) or integral (frontier integral, in [0, 1])."""

@@ -147,25 +147,25 @@ class MauveRatio(TwoSample):
     directions = mauve_scores.DIRECTIONS
 
     estimator: EstimatorName = "classifier"
-    """or knn, kde, gaussian, each on a scale of its own; Pillutla et al. 2023."""
+    """How ratios are estimated: classifier, knn, kde or gaussian, each on a scale of its own; Pillutla et al. 2023."""
     explained_variance: float = ranged(0.9, "(0, 1]", "a share in (0, 1]")
     """Share of variance that PCA keeps, of knn and gaussian; as MAUVE."""
     scaling_factor: float = ranged(5.0, "(0, inf]", "a positive number")
     """The paper's c."""
     curve: Curve = "uniform"
-    """or angular; as MAUVE."""
+    """How mixture weights are spaced: uniform or angular; as MAUVE."""
     curve_points: int = ranged(25, "[1, inf)", "at least 1")
-    """As MAUVE."""
+    """Number of mixture weights; as MAUVE."""
     neighbors: int = ranged(50, "[1, inf)", "at least 1")
-    """Of knn; not from the paper."""
+    """Number of neighbors of knn; not from the paper."""
     own_point: OwnPoint = "counted"
-    """Of knn: each text is one of its own neighbors; or left_out: counted errs downwards, left_out upwards."""
+    """Whether knn counts a text among its own neighbors; counted errs downwards, left_out upwards."""
     lambdas: tuple[float, ...] = ranged((0.5,), "(0, 1)", "weights in (0, 1)", unordered=True)
     """Weights of the human side in the type I and type II errors."""
     summary: Summary = "area"
     """What tables show first; or mid_point, js, integral."""
     seed: int = ranged(25, "[0, inf)", "at least 0")
-    """Of the folds of classifier and gaussian."""
+    """Seed of the folds of classifier and gaussian."""
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         return mauve_scores.find_error_bounds(key) or super().bounds_of(key, result)

@@ -119,9 +119,9 @@ class Novelty(ComparisonMetric):
     orders: tuple[int, ...] = declare_orders(2, 4, 6, 8, 10)
     """People differ from models from 5 on: Merrill et al. 2024."""
     corpus: str = core.option(REFERENCES, bool, "references, or the path of a file of texts")
-    """or the path of a file of texts: the model's training text."""
+    """What texts are looked up in: the human references, or the path of a file of texts: the model's training text."""
     scope: core.Scope = "continuation"
-    """or prompt_and_continuation."""
+    """What is looked up: the continuation, or prompt_and_continuation."""
 
     def needs(self) -> tuple[Need, ...]:
         texts = super().needs()

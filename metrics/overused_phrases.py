@@ -121,7 +121,7 @@ class OverusedPhrases(ComparisonMetric):
     prior: float = ranged(500.0, "(0, inf]", "a positive number")
     """Phrases that the informative prior counts for."""
     scope: Scope = "continuation"
-    """or prompt_and_continuation."""
+    """What is counted: the continuation, or prompt_and_continuation."""
 
     def prepare(self, features: Features) -> Mapping[str, PhraseCounts]:
         human, model = self.sort_texts(features.human), self.sort_texts(features.model)

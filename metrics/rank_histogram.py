@@ -92,9 +92,9 @@ class RankHistogram(PermutationMetric):
     titles = {"rank_histogram": "Rank div.", "p_value": "Rank p"}
 
     divergence: Divergence = "chi2"
-    """or renyi; andreamiele/ranking_divergence."""
+    """Divergence of the histograms: chi2 or renyi; andreamiele/ranking_divergence."""
     order: float = core.option(100.0, lambda q: q > 0 and q != 1, "a number over 0 and not 1")
-    """Of renyi."""
+    """Order of the Rényi divergence."""
 
     def needs(self) -> tuple[Need, ...]:
         return (Need("token_rank", by="scorer", options=(("bos", False),)),)

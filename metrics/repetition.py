@@ -224,7 +224,7 @@ class Repetition(TextMetric):
     max_phrase: int = ranged(500, "[1, inf)", "a positive integer")
     """Longest loop, Pillutla et al. 2021; 90: Holtzman et al. 2020."""
     orders: tuple[int, ...] = declare_orders(2, 3, 4)
-    """Of seq_rep and rep, Su et al. 2022."""
+    """N-gram orders of seq_rep and rep; Su et al. 2022."""
     simctg: bool = False
     """true: rep and diversity as the SimCTG tables print them (use unit: words)."""
     self_repetition_order: int = ranged(4, "[1, inf)", "a positive integer")

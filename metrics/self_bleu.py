@@ -161,7 +161,7 @@ class SelfBleu(TextMetric):
     num_references: int | None = ranged(None, "[1, inf)", "null or a positive integer")
     """Against all others; the value grows with the pool."""
     seed: int = 0
-    """Of the draws, if any."""
+    """Seed of the draws, if any."""
 
     def evaluate(self, features: Features, prepared: Corpus) -> MetricResult:
         index = prepared.index

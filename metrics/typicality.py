@@ -70,7 +70,7 @@ class Typicality(PermutationMetric, FeatureSpaceMetric):
     tails = 2
 
     permutations: int = 200
-    """Of the p-value; 0: none; each estimates a covariance."""
+    """Relabelings for the p-value; 0: no p-value; each estimates a covariance."""
 
     def prepare(self, features: Features) -> F64:
         return np.concatenate(self.pair(features, multiplied=True)).astype(np.float64)

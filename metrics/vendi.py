@@ -111,7 +111,7 @@ class Vendi(TwoSample):
     titles = {"vendi": "Vendi"}
 
     order: float | Literal["inf"] = core.option(1.0, lambda q: q == "inf" or q > 0, "a positive number or inf")
-    """Of the Rényi entropy; 1 is Shannon's; inf: the largest share alone; Friedman and Dieng 2023."""
+    """Order of the Rényi entropy; 1 is Shannon's; inf: the largest share alone; Friedman and Dieng 2023."""
     scope: core.Scope = "continuation"
     """Diversity of what was written, not of the prompts."""
 

@@ -80,9 +80,9 @@ class Zipf(TextMetric):
     titles = {"zipf": "Zipf coef."}
 
     definition: Definition = "degen"
-    """Holtzman et al. 2020; log_thinned: released code of Pillutla et al. 2021."""
+    """How the line is fitted: degen: Holtzman et al. 2020; log_thinned: released code of Pillutla et al. 2021."""
     max_rank: int = ranged(5000, "[2, inf)", "an integer of at least 2")
-    """Both."""
+    """How many of the most frequent tokens the line is fitted to; as in both codes."""
 
     def evaluate(self, features: Features, prepared: Corpus) -> MetricResult:
         """Add how far each text moves the coefficient: its share of each frequency moves the log of that frequency."""

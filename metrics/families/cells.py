@@ -59,26 +59,27 @@ class Quantized(TwoSample):
     shares_space = True
 
     quantizer: quantizers.QuantizerName = "kmeans"
-    """or kmeans_l1 (L1 rows, whitened), residual_kmeans, drmm, lattice; Pillutla et al. 2021, section 4."""
+    """kmeans, kmeans_l1 (L1 rows, whitened), residual_kmeans, drmm or lattice; Pillutla et al. 2021, section 4."""
     num_buckets: quantizers.Buckets = core.ranged("auto", "[2, inf)", "auto or at least 2")
     """A tenth of the smaller side, 500 at most; 1000 of residual_kmeans and drmm, 744 of lattice; or a number."""
     explained_variance: float = core.ranged(0.9, "(0, 1]", "a share in (0, 1]")
     """Share of variance that PCA keeps; mauve-text and the paper."""
     restarts: int = core.ranged(5, "[1, inf)", "at least 1")
-    """Of every level or layer, but of lattice and of training=published; mauve-text."""
+    """Starts of every level or layer (not of lattice and of training=published); mauve-text."""
     max_iter: int = core.ranged(500, "[1, inf)", "at least 1")
-    """Of kmeans and residual_kmeans; mauve-text."""
+    """Greatest number of iterations of kmeans and residual_kmeans; mauve-text."""
     seed: int = core.ranged(25, "[0, inf)", "at least 0")
-    """mauve-text."""
+    """Seed of the first clustering; mauve-text."""
     clustering_seeds: int = core.ranged(5, "[1, inf)", "at least 1")
     """The score is the mean over this many clusterings; their spread is shown; the paper averages 5 runs; seeds are
     seed, seed + 1, …"""
     cluster_fit: ClusterFit = "pair"
-    """joint: one clustering for a whole grid, its scores may be compared; reference: human text alone."""
+    """pair: cells of both sides; joint: of a whole grid, whose scores may be compared; reference: of human text."""
     unit_norm: quantizers.UnitNorm = "before_pca"
     """Rows to unit norm, of kmeans, residual_kmeans and lattice; after_pca: Pillutla et al. 2021, C.3.3."""
     training: quantizers.Training = "fast"
-    """Of drmm and lattice; published: schedule and sizes of Pillutla et al. 2021, C.3.3, minutes per clustering."""
+    """How drmm and lattice are trained; published: schedule and sizes of Pillutla et al. 2021, C.3.3, minutes per
+    clustering."""
     pca_max_data: int | None = core.ranged(None, "[2, inf)", "at least 2, or null for all texts")
     """Texts that PCA is fitted on, drawn at random; null: all; mauve-text."""
 

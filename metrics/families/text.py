@@ -50,7 +50,7 @@ class CountMetric(core.Metric):
     `tokens`; a run decides it for both sides.
     """
     scope: Scope = "continuation"
-    """or prompt_and_continuation."""
+    """What is counted: the continuation, or prompt_and_continuation."""
 
     def needs(self) -> tuple[Need, ...]:
         """Return the tokens that are the unit; those of the scorer become words where there is none."""

@@ -92,7 +92,7 @@ class PermutationMetric(ComparisonMetric):
     """Whether only larger values than that of the texts count in the test, or those that are as far on either side."""
 
     permutations: int = core.ranged(1000, "[0, inf)", "0 (no p-value) or more")
-    """Of the p-value; 0: none."""
+    """Relabelings for the p-value; 0: no p-value."""
 
     def _score_sides(self, prepared: Prepared, human: core.Weights, model: core.Weights) -> Any:  # noqa: ANN401 - of `score`
         first, second = (np.zeros((len(human), human.shape[1] + model.shape[1])) for _ in "12")
@@ -131,7 +131,7 @@ class TwoSample(ComparisonMetric):
     """Sets of human texts that they are averaged over, where a value depends on the number of human texts."""
 
     scope: core.Scope = "prompt_and_continuation"
-    """or continuation; Pillutla et al. 2021 embed the prompt too."""
+    """What is embedded: the continuation alone, or the prompt too, as Pillutla et al. 2021 do."""
 
     def needs(self) -> tuple[Need, ...]:
         return (Need("embeddings", by="embedder", scope=self.scope),)
@@ -223,7 +223,7 @@ class FeatureSpaceMetric(TwoSample):
     space: Space = "surface"
     """34 features without a model, as in dLMbench; or embeddings."""
     scope: core.Scope = "continuation"
-    """or prompt_and_continuation."""
+    """What is compared: the continuation, or prompt_and_continuation."""
 
     def needs(self) -> tuple[Need, ...]:
         return super().needs() if self.space == "embeddings" else ComparisonMetric.needs(self)
