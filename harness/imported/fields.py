@@ -46,9 +46,10 @@ _MODELS = ("model", "model_id", "model_name", "generator", "system", "decoder")
 # references, then in fields whose name says nothing, and last in those of the other side.
 _KINDS = {
     "output": "output out outs generation gen generated completion continuation response answer prediction pred "
-    "predicted reply replies hypothesis hypo hyp decoded recover sampled",
-    "human": "human reference ref refs gold golden target tgt truth canonical highlight",
-    "prompt": "prompt instruction question query input inp source src context ctx prefix request premise",
+    "predicted reply replies hypothesis hypo hyp decoded recover sampled assistant",
+    "human": "human reference ref refs gold golden target tgt truth canonical highlight expected",
+    "prompt": "prompt prompter instruction question query input inp source src context ctx prefix request premise "
+    "history",
     "passage": "document article passage dialogue title",
     "other": "id uid uuid guid hash key name model system generator engine decoder lang language url link date time "
     "timestamp tstamp created category cat type kind class split dataset subset domain cluster label topic role status "
@@ -219,9 +220,13 @@ def collect_values(records: Sequence[Cells]) -> dict[str, FieldValues]:
             values.has_turns = values.has_turns or kind == "turns"
             values.has_lists = values.has_lists or kind == "list"
             values.texts.append(item)
-    for values in by_path.values() if is_of_workers else ():
-        is_shown = values.path.startswith("Input.")
-        values.kind = classify(values.path.removeprefix("Input.")) if is_shown else "other"
+    if is_of_workers:
+        for values in by_path.values():
+            side, _, name = values.path.partition(".")
+            values.kind = classify(name) if side in ("Input", "Answer") else "other"
+        inputs = [v for v in by_path.values() if v.path.startswith("Input.") and v.is_text and v.kind != "prompt"]
+        for values in by_path.values() if inputs else ():
+            values.kind = values.kind if values.path.startswith("Input.") else "other"
     return _join_numbered({path: values for path, values in by_path.items() if 2 * values.records >= len(records)})
 
 
@@ -260,12 +265,9 @@ def _walk(value: Any, path: str, depth: int, kind: str = "") -> Iterator[tuple[s
             yield from _walk(item, path, depth - 1, "list" if isinstance(item, str) else kind)
     elif isinstance(value, Mapping):
         message = find_message(value) if path else None
-        is_message = message is not None and isinstance(message["content"], str)
-        if message is not None and is_message:
+        if message is not None and isinstance(message["content"], str):
             yield path, message["content"], kind
         for name, inner in list(value.items())[:_MOST_FIELDS]:
-            if is_message and inner == (message or {})["content"]:
-                continue
             is_numbered = isinstance(name, str) and name.isdecimal() and path and isinstance(inner, str)
             yield from _walk(inner, path if is_numbered else f"{path}.{name}".lstrip("."), depth - 1, kind)
 
@@ -281,7 +283,8 @@ def classify(path: str) -> str:
         if "output" in kinds_of_part and kinds_of_part[-1] == "passage":
             return "output"
         if kinds_of_part:
-            kinds.append(kinds_of_part[-1])
+            is_noun = words[-1].removesuffix("s") not in _KIND_OF and words[-1] not in _KIND_OF  # as in "model story"
+            kinds.append("text" if is_noun and kinds_of_part[-1] == "other" else kinds_of_part[-1])
     return "human" if "human" in kinds and kinds[0] != "other" else (kinds or ["text"])[0]
 
 
@@ -305,7 +308,8 @@ def choose_field(
         rest = [v for v in values.values() if v.kind != "prompt" and v.path not in _IDS]
         is_one = len(rest) == 1 and rest[0].kind in _ORDER[side] and rest[0].is_varied
         groups = [rest] if is_one and rest[0].has_letters else []
-    if any(len(name.split()) > 2 for name in values):
+    is_headed = any(v.kind != "text" and len(v.path.split()) < 3 and v.path not in v.texts for v in values.values())
+    if not is_headed and any(len(name.split()) > 2 for name in values):
         raise DataError(
             f"{position}: no field with the text, got {', '.join(map(quote, list(values)[:3]))}; its first line is "
             "read as the names of its columns: add a line with names, as id and text, above it"
@@ -318,9 +322,8 @@ def choose_field(
         ) if group]  # fmt: skip
         got = "; ".join(parts) or "no texts at all"
         able = [*listed, *(v for v in others if v.kind in _ORDER[side] and v.is_varied and v.has_letters)]
-        able += [
-            v for v in others if v.path == "label" and v.is_text and v.is_varied
-        ]  # of TL;DR, whose labels are texts
+        nested = [v for v in others if classify(v.path.rpartition(".")[2]) == "text"]  # in annotations
+        able += [v for v in (*nested, *others) if (v in nested or v.path == "label") and v.is_text and v.is_varied]
         best = able[0].path if able else "NAME"
         raise DataError(f"{position}: no field with the text: {got}; name it: {option}{_quote_name(best)}")
     group = groups[0]

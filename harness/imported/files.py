@@ -445,6 +445,12 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
         if all(value.keys() == inner[0].keys() and all(k.isdecimal() for k in value) for value in inner):
             return [{name: content[name][key] for name in content} for key in inner[0]]  # of pandas, by column
         return [{"id": name, **value} for name, value in content.items()]
+    are_texts = all(isinstance(value, str) and len(value.split()) > 2 for value in content.values())
+    if len(content) > 1 and (are_texts or len(texts) == len(content)):
+        if all(len(str(name).split()) > 2 for name in content):
+            return [{"prompt": name, TEXT: value} for name, value in content.items()]
+        if are_texts:
+            return [{"id": name, TEXT: value} for name, value in content.items()]
     if texts and not any(_has_objects(value) for value in lists.values()):
         longest = max(texts, key=lambda name: sum(map(len, texts[name])))
         columns = {name: value for name, value in lists.items() if len(value) == len(texts[longest])}
@@ -458,8 +464,6 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
             return [content]
         if len(rows) > 1 or not any(isinstance(value, str) for value in content.values()):
             return rows
-    if len(content) > 1 and all(isinstance(value, str) and len(value.split()) > 2 for value in content.values()):
-        return [{"id": name, TEXT: value} for name, value in content.items()]
     return [content]
 
 

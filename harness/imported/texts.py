@@ -27,6 +27,8 @@ _ENDS = {name: end for end, names in _NAMES_OF_ENDS.items() for name in names.sp
 _MISSING = {"nan", "NaN", "None", "null"}
 _TURN_MARK = re.compile(r"\n\nAssistant:|### ?(?:Assistant|Response):|<\|im_start\|>|<\|assistant\|>|\[/INST\]")
 
+_NUMBER = re.compile(r"\d+[.)] ")  # of an item in a list
+
 
 @dataclass(frozen=True, slots=True)
 class ImportedText:
@@ -212,6 +214,8 @@ def survey_texts(path: Path, selection: TextSelection) -> TextSurvey:
         survey.summary.remarks[f"its texts hold whole dialogues ({marks[0]!r}), which are scored with their marks"] = (
             None
         )
+    if texts and all(map(_NUMBER.match, texts)):
+        survey.summary.remarks["its texts begin with numbers, which are scored with them"] = None
     if texts:
         repeated, copies = Counter(texts).most_common(1)[0]
         survey.repeated = repeated if copies > 2 and 10 * copies >= len(texts) else ""

@@ -106,9 +106,21 @@ READ = {
     "gpt2.txt": ("".join(f"{'=' * 40} SAMPLE {i} {'=' * 40}\n{a}\n\n{b}\n" for i, (_, a, b) in enumerate(ROWS)), "system", "text", 4, 1),
     "stories.txt": ("\n<|endoftext|>\n".join(f"{a}\n{b}" for _, a, b in ROWS), "system", "text", 4, 1),
     "paragraphs.txt": ("\n\n".join(f"{a}\n{b}" for _, a, b in ROWS), "system", "text", 4, 1),
+    "form.csv": (table(["Timestamp", "What is your age?", "Please write a short story about a boat."], [["2024/01/01 5:00:00 PM", "25-34", a] for a in TEXTS]), "human", "Please write a short story about a boat.", 4, 1),
+    "stories_of_workers.csv": (table(["HITId", "WorkerId", "Input.prompt", "Answer.story"], [[f"h{i}", "w", p, a] for i, (p, a, _) in enumerate(ROWS)]), "human", "Answer.story", 4, 1),
+    "by_prompt.json": ({p: [a, b] for p, a, b in ROWS}, "system", "text", 8, 2),
+    "tools.jsonl": (rows(lambda i, p, a, b: {"messages": [*talk(p), {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}, {"role": "tool", "content": "5"}, {"role": "assistant", "content": a}]}), "system", "messages", 4, 1),
+    "cases.json": ({"testCases": rows(lambda i, p, a, b: {"name": f"t{i}", "input": p, "actualOutput": a, "expectedOutput": b, "success": True})}, "system", "actualOutput", 4, 1),
+    "cases_of_people.json": ({"testCases": rows(lambda i, p, a, b: {"name": f"t{i}", "input": p, "actualOutput": a, "expectedOutput": b, "success": True})}, "human", "expectedOutput", 4, 1),
+    "stories.csv": (table(["Prompt", "Human Story", "Model Story"], [[p, b, a] for p, a, b in ROWS]), "system", "Model Story", 4, 1),
+    "pairs.jsonl": (rows(lambda i, p, a, b: {"prompter": p, "assistant": a}), "system", "assistant", 4, 1),
     "generate.txt": ("2020-01-01 | INFO | loading\n" * 2 + "".join(f"S-{i}\t{p}\nT-{i}\t{b}\nH-{i}\t-0.5\t{a}\nD-{i}\t-0.5\t{a}\nP-{i}\t-0.1 -0.2\n" for i, (p, a, b) in reversed(list(enumerate(ROWS)))), "system", "generation", 4, 1),
 }  # fmt: skip
 REFUSED = {
+    "annotated.json": (rows(lambda i, p, a, b: {"id": i, "data": {"prompt": p}, "annotations": [{"result": [{"type": "textarea", "value": {"text": [a]}}]}]}),
+                       "'data.prompt' .* is a prompt", "annotations.result.value.text"),
+    "replies.jsonl": (rows(lambda i, p, a, b: {"post_id": f"q{i}", "history": p, "human_ref_A": a, "human_ref_B": b, "labels": 1}),
+                      "'human_ref_A' .* or 'human_ref_B'", "human_ref_A"),
     "questions.jsonl": (rows(lambda i, p, a, b: {"question_id": i, "category": "story", "turns": [p, "Now shorter."]}),
                         r"'turns' \(lists of texts: turns, or samples\?\) .*'category' \(1 value in 4 rows\) is no text", "turns"),
     "prompts.jsonl": (rows(lambda i, p, a, b: {"id": f"curated-{i}", "category": "Creativity", "prompt": p}), r"'prompt' .* is a prompt; .*is no text", "NAME"),
@@ -247,9 +259,11 @@ def test_blank_lines_separate_texts_of_several_lines_and_it_is_said(tmp_path):
 @pytest.mark.parametrize(
     "form", ["### Human: {}### Assistant: {}", "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n{}"]
 )
-def test_dialogues_in_one_text_are_noted(tmp_path, form):
+def test_dialogues_in_one_text_and_numbers_before_it_are_noted(tmp_path, form):
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": form.format(p, a)} for p, a, _ in ROWS])
     assert "its texts hold whole dialogues" in survey_texts(path, TextSelection()).describe("--field ")
+    path = put(tmp_path, "numbered.txt", "".join(f"{i}. {text}\n" for i, text in enumerate(TEXTS, 1)))
+    assert "its texts begin with numbers" in survey_texts(path, TextSelection()).describe("--field ")
 
 
 def test_missing_and_repeated_texts_are_noted(tmp_path):
