@@ -110,7 +110,9 @@ def format_power(results: Results, metrics: Sequence[str], differences: Mapping[
 
     The name of a metric stands for all its values in `metrics`, and for its first in `differences`: their units differ.
     """
-    models = [item for item in results.values if item.system == "model" and item.direction != "none"]
+    systems = group_systems(results.values)
+    models = [item for system in systems for item in system.items if item.direction != "none"]
+    names = {id(item): system.name for system in systems for item in system.items}
     choices = {text for i in models for text in (i.metric, i.key, ".".join(i.pair))}
     if missing := [name for name in (*metrics, *differences) if name not in choices]:
         raise DataError(f"no values of {missing[0]} in these runs{suggest(missing[0], {i.metric for i in models})}")
@@ -123,7 +125,6 @@ def format_power(results: Results, metrics: Sequence[str], differences: Mapping[
         for i in models
         if (i.primary and not metrics) or targets[id(i)] or {i.metric, i.key, ".".join(i.pair)} & set(metrics)
     ]
-    names = {id(item): system.name for system in group_systems(results.values) for item in system.items}
     lines = 0
     for items in group_by(chosen, lambda item: (item.pair, item.signature)).values():
         for a, b in itertools.combinations(items, 2):
@@ -148,6 +149,6 @@ def _describe_pair(results: Results, item: SystemValue, apart: float, error: flo
         costs = [f"up to {needed * length * item.seeds:,} tokens"] if isinstance(length, int) else []
         seconds = [run.seconds for run in runs if math.isfinite(run.seconds)]
         costs += [format_duration(needed * item.seeds * statistics.median(seconds) / n)] if seconds else []
-        cost = f" ({', '.join(costs)} a system)" if costs else ""
+        cost = f" ({', '.join(costs)} per system)" if costs else ""
         parts.append(f"{target:.3g} needs {needed:,}{seeds}{cost}")
     return "; ".join(parts)

@@ -307,6 +307,7 @@ def test_a_difference_is_that_of_the_value_which_it_names(tmp_path):
         write_run(tmp_path, decoder, 0, results=lines)
     results = read_results([tmp_path])
     (measured, other), (asked, same) = (list(format_power(results, [], d)) for d in ({}, {"m": 0.02}))
+    assert measured.startswith("m  greedy - ancestral: "), "in the order of tables"
     assert "; 0.02 needs " in asked
     assert "; 0.02 needs " not in measured
     assert same == other

@@ -72,7 +72,7 @@ def test_no_data_no_figure(tmp_path):
     assert draw_all(read_results([tmp_path]), tmp_path / "figures") == []
 
 
-def test_a_sweep_joins_the_points_of_a_system_in_order(tmp_path, caplog):
+def test_a_sweep_joins_the_points_of_a_system_in_order_of_the_metrics_and_distances_of_a_layout(tmp_path, caplog):
     where = {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"}
     results = read_results([FIXTURE], where)
     (figure,) = draw("sweep", results, metrics=("gen_ppl.entropy",)).values()
@@ -81,17 +81,12 @@ def test_a_sweep_joins_the_points_of_a_system_in_order(tmp_path, caplog):
     assert list(lines["human"].get_xdata()) == [32.0, 64.0, 96.0]
     assert "tokens" in figure.axes[0].get_xlabel()
     assert draw("sweep", results, figure={"x": ["num_examples"]}) == {}
+    (figure,) = draw("sweep", results, metrics=("mauve", "gen_ppl.gen_ppl"), gaps=True).values()
+    assert [panel.get_title() for panel in figure.axes] == ["MAUVE ↑", "|Δ Gen. PPL| ↓"]
+    assert max(figure.axes[1].lines[0].get_ydata()) < 5, "nucleus sampling has a perplexity of 39, people of 36.4"
     figures = dict.fromkeys(draw_module.read_declarations()) | {"sweep": {"x": ["num_examples"]}}
     assert draw_all(results, tmp_path, [Layout(figures=figures)]) == []
     assert "no figure sweep: no line of 3 values of num_examples" in caplog.text
-
-
-def test_a_layout_chooses_the_metrics_of_a_sweep_and_distances_to_the_human_value():
-    where = {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"}
-    (figure,) = draw("sweep", read_results([FIXTURE], where), metrics=("mauve", "gen_ppl.gen_ppl"), gaps=True).values()
-    assert [panel.get_title() for panel in figure.axes] == ["MAUVE ↑", "|Δ Gen. PPL| ↓"]
-    (line,) = figure.axes[1].lines
-    assert max(line.get_ydata()) < 5, "nucleus sampling has a perplexity of 39, people of 36.4"
 
 
 def test_a_dollar_in_a_name_is_no_formula(tmp_path):

@@ -203,17 +203,18 @@ def test_the_last_good_step_is_the_newest_that_is_not_worse_than_the_best_before
     assert second.endswith("Last good: step 1000.")
 
 
-def test_the_best_step_before_is_corrected_for_having_been_chosen(tmp_path):
-    """0.0363 is 2.52 standard errors: p = .012, .036 for the three later steps and .071 for the six pairs of steps."""
-    write_training(tmp_path, "runs/a", (0.5, 0.80, 0.79, 0.7637))
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        # 0.0363 is 2.52 standard errors: p = .012, .036 for the three later steps and .071 for the six pairs of steps.
+        (0.7637, "no step is significantly worse than the best before it. Last good: step 1000."),
+        (float("nan"), "not tested, for lack of values: step 1000. Last good: step 900."),
+    ],
+)
+def test_the_last_good_step_was_tested_against_a_best_one_that_was_chosen(tmp_path, last, said):
+    write_training(tmp_path, "runs/a", (0.5, 0.80, 0.79, last))
     remark = build_significance_tables(read_results([tmp_path]), "last-good")[0].list_notes("remark")[0]
-    assert remark.endswith(": no step is significantly worse than the best before it. Last good: step 1000.")
-
-
-def test_a_step_without_values_is_not_good(tmp_path):
-    write_training(tmp_path, "runs/a", (0.5, 0.8, 0.82, float("nan")))
-    remark = build_significance_tables(read_results([tmp_path]), "last-good")[0].list_notes("remark")[0]
-    assert remark == "runs/a nucleus p=0.95: not tested, for lack of values: step 1000. Last good: step 900."
+    assert remark == f"runs/a nucleus p=0.95: {said}"
 
 
 def test_small_p_values_are_not_printed_as_zero():

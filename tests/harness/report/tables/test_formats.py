@@ -282,6 +282,8 @@ def test_a_notebook_shows_the_table_with_its_best_values():
     assert "<b>0.900</b><small>± 0.010</small>" in text
     assert text.count("<tr") == 4
     assert "↑ higher, ≈ closer to human is better" in text
+    gap = print_rows([make_quantity("m", "m", "|Δ M|", "lower", gap=True)], [("x", "model", (0.5,))])
+    assert "|Δ M|\u2060\u00a0↓" in to_html(gap), "no line begins with the arrow"
 
 
 def test_the_terminal_shows_warnings_first_and_details_on_demand():
