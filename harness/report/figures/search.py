@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from openended.harness.report.analysis.lines import parse_number
 from openended.harness.report.figures.plot import FAR, Panel, Plot, Series
 from openended.harness.report.tables.pictures import COLORS, HUMAN_COLOR
 from openended.harness.results import SearchObjective, SearchResult, SearchTrial
@@ -81,11 +82,10 @@ def _show_parameter(searched: SearchResult, name: str, points: Sequence[tuple[st
     texts, y = [value for value, _ in points], [trial.values[number] for _, trial in points]
     words = sorted(set(texts))
     options: dict[str, Any] = {"xlabel": name, "outer": _format_label(searched.objectives[number])}
-    x: list[float]
-    try:
-        x = [float(text) for text in texts]
+    x = [value for value in map(parse_number, texts) if value is not None]
+    if len(x) == len(texts):
         options |= {"xscale": "log", "plain": ["x"]} if min(x) > 0 and max(x) / min(x) >= FAR else {}
-    except ValueError:
+    else:
         x = [words.index(text) for text in texts]
         ticks = {"xticklabels": words, "xlim": (-0.5, len(words) - 0.5)}
         options |= ticks | {"turn": 30 if len(words) > 3 else 0}

@@ -1,12 +1,12 @@
 """Tables of a hyperparameter search: best settings, parameter importance, and all trials."""
 
 import math
-import re
 import statistics
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from openended.harness.report.analysis.lines import parse_number
 from openended.harness.report.analysis.paired import compute_student_quantile
 from openended.harness.report.tables.frame import BLANK, Cell, Filled, Frame, build_frame, make_cell, make_quantity
 from openended.harness.report.tables.pivot import build_tables
@@ -20,7 +20,6 @@ _BIASED = (
     "seeds."
 )
 _INTERVALS = "95 % intervals are over seeds (Student), those of settings with one seed over its texts."
-_NUMBER = re.compile(r"[+-]?\d*\.?\d+(e[+-]?\d+)?")
 _NEIGHBORS = "Settings that agree to two digits are one, shown by its best trial."
 _IMPORTANCE = (
     "Share of each parameter in reaching the best tenth of the objective, by PED-ANOVA (Watanabe et al. 2023); "
@@ -34,8 +33,8 @@ def build_search_tables(searched: SearchResult) -> list[Table]:
     ranked = searched.front() if several else searched.rank_trials()
     distinct: dict[tuple[str, ...], SearchTrial] = {}
     for trial in ranked:  # trials whose settings agree when numbers are rounded to two digits are one setting
-        values = trial.setting.values()
-        distinct.setdefault(tuple(f"{float(v):.2g}" if _NUMBER.fullmatch(v) else v for v in values), trial)
+        pairs = ((text, parse_number(text)) for text in trial.setting.values())
+        distinct.setdefault(tuple(text if n is None else f"{n:.2g}" for text, n in pairs), trial)
     best = list(distinct.values())[: None if several else SHOWN]
     states = [t.state for t in searched.trials]
     counts = {state: states.count(state) for state in ("complete", "failed") if state in states}
