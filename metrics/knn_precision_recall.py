@@ -133,6 +133,9 @@ class KnnPrecisionRecall(TwoSample):
         values = _compute_shares(counts, self.k)
         return self.result(features, "precision", values, notes=notes, arrays=missed, per_example=rows)
 
+    def rows_of(self, key: str, result: MetricResult) -> None:
+        """Whether a text is in a ball depends on the other side too, so that more than the few texts outside vary."""
+
     def score(self, prepared: Points, human: Weights, model: Weights, /) -> Mapping[str, F64]:
         """Recompute the radii in subsets of half of the texts or more; NaN where one has too few texts."""
         near = [NearestPoints(*sides, self.k) for sides in (prepared, prepared[::-1])]
