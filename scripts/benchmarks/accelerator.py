@@ -37,8 +37,9 @@ def build_gpt2(**shape: int) -> Model:
 
 def build_llama(**shape: int) -> Model:
     """Return a Llama."""
-    tiny = {"hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2} if SIMULATED else {}
-    return LlamaForCausalLM(LlamaConfig(**shape | tiny))
+    tiny = {"hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2}
+    tiny |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+    return LlamaForCausalLM(LlamaConfig(**shape | (tiny if SIMULATED else {})))
 
 
 SIMULATION = ExitStack()  # open until the process ends
