@@ -54,8 +54,8 @@ class CommandParser(argparse.ArgumentParser):
         flags = words[: words.index("--")] if "--" in words else words
         for word, following in zip(flags, [*flags, "…"][1:], strict=True):
             flag, sign, value = word.partition("=")
-            is_known = any(name.startswith(flag) for name in self._option_string_actions)
-            if re.match(r"--\w", flag) and (not is_known or any(flag in also for also in self.synonyms.values())):
+            meant = [name for name, also in self.synonyms.items() if flag in also] or list(self._option_string_actions)
+            if re.match(r"--\w", flag) and not any(name.startswith(flag) for name in meant):
                 self.check_flag(flag)
             if re.match(r"--\w", flag) and not (value if sign else following):
                 self.error(f"argument {flag}: expected one argument")

@@ -39,7 +39,8 @@ _ARGUMENTS: core.Arguments = {
     "--where": {"action": "append", "default": [], "metavar": "AXIS=VALUE",
                 "help": "keep only these runs; a|b accepts either; also METRIC.OPTION=VALUE"},
     "--out": {"metavar": "DIR",
-              "synonyms": ("--format", "--formats", "--latex", "--output", "--output-dir", "--outputs-dir"),
+              "synonyms": ("--format", "--formats", "--latex", "--output", "--output-format",
+                            "--output-dir", "--outputs-dir"),
               "help": "where the files (.md, .tex, .csv, figures, page) go; default: outputs/reports/NAME, and "
                       "layouts/LAYOUT or layouts/compare in it"},
     "--metrics": {"metavar": "NAMES", "help": "values to show; overrides the layout"},

@@ -96,6 +96,8 @@ def main(words: Sequence[str] | None = None) -> int:
         args.metrics = [name.strip() for name in args.metrics.strip("[]").replace(" ", ",").split(",") if name.strip()]
         if not args.metrics:
             parser.error("argument --metrics: expected names, as --metrics mauve,zipf, got none")
+    if Path(args.outputs_dir).suffix in (".csv", ".json", ".jsonl", ".tex", ".md", ".html"):
+        parser.error(f"--outputs-dir: expected a folder, got {args.outputs_dir!r}; tables (.md, .tex, .csv) go into it")
     if any(word.startswith("-") for word in systems):
         parser.error(f"unrecognized arguments: {' '.join(systems)}")
     args.systems += systems

@@ -213,6 +213,8 @@ def explain_missing_equals(word: str) -> str:
         hint = f"texts of a file are scored by openended score {word} --human FILE"
     elif line := next((line for line in core.list_options() if line.startswith(f"{word}:")), None):
         hint = f"type {word}={'true' if line.startswith(f'{word}: false') else 'VALUE'}"
+    elif word.replace(".", "").isdecimal():
+        hint = "several values of an option are separated by commas, without blanks"
     elif word in core.GROUPS:
         hint = f"type {word}=NAME; openended list {word} has the names"
     else:

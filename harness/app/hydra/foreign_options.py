@@ -6,7 +6,8 @@ from collections.abc import Container
 # `type` → the words; `{}` is the value that was typed. Of one word, the first hint whose option a command has is taken.
 _OPTIONS = {
     "task={}": "data dataset dataset_name",
-    "task=jsonl task.path={}": "data_path dataset_path data_file data_files dataset.path data.path input input_file",
+    "task=jsonl task.path={}": "data_path dataset_path data_file data_files dataset.path data.path input input_file "
+    "file",
     "task.prompt_field={}": "task.prompt task.prompt_column task.input_field",
     "task.human_field={}": "task.human task.reference_field task.target task.target_field",
     "model={}": "lm model_name model_name_or_path model_path model_id pretrained checkpoint",
@@ -19,19 +20,20 @@ _OPTIONS = {
     "decoder=top_k decoder.k={}": "top_k",
     "decoder.temperature={}": "temperature temp",
     "decoder=beam decoder.num_beams={}": "num_beams beams beam_size beam_width",
-    "max_new_tokens={}": "max_length max_tokens max_gen_toks max_gen_len max_len gen_length gen_len",
+    "max_new_tokens={}": "max_length max_tokens max_gen_toks max_gen_len max_len gen_length gen_len length",
     "min_new_tokens={}": "min_length min_tokens",
-    "num_examples={}": "limit n num_texts num_prompts max_examples max_samples",
+    "num_examples={}": "limit n num_texts num_prompts max_examples max_samples size",
     "samples={}": "num_return_sequences num_generations best_of",
     "samples={0} for texts of each prompt, num_examples={0} for prompts": "n_samples num_samples",
-    "runtime.batch_size={}": "batch",
+    "runtime.batch_size={}": "batch batchsize",
+    "runtime.device=cuda": "cuda use_cuda",
     "intervals=200 (replicates; 0: none)": "bootstrap bootstrap_iters n_bootstrap ci confidence",
-    "seed={}": "seeds random_seed",
+    "seed={}": "seeds random_seed random_state",
     "tracker=wandb, mlflow or tensorboard": "wandb mlflow report_to logger log_to",
     "runtime.device_map=auto for one model over all GPUs, runtime.workers=N for N copies": (
         "gpu gpus num_gpus n_gpus tensor_parallel_size devices parallelize"
     ),
-    "outputs_dir={}": "output_dir output out out_dir outputs",
+    "outputs_dir={}": "output_dir output out out_dir outputs save_to save_dir",
     "output={}": "output_dir",
     "task.tokens={} (which tokens are counted)": "tokenizer",
 }
