@@ -23,7 +23,7 @@ from openended.harness.report.figures.plot import (
 )
 from openended.harness.report.tables.failures import warn_of_failure
 from openended.harness.report.tables.pictures import Picture, SystemStyles
-from openended.harness.report.tables.selection import name_files
+from openended.harness.report.tables.selection import find_name, name_files
 from openended.harness.results import Layout, Results, SystemValue
 
 if TYPE_CHECKING:
@@ -92,12 +92,14 @@ def split_values(results: Results, declaration: Declaration) -> Mapping[Any, Seq
 
 
 def rank_as_in_table(values: Sequence[SystemValue], layout: Layout) -> Sequence[SystemValue]:
-    """Return values whose systems are sorted as a layout names the values of an axis, before the order of commands."""
-    ranks: dict[str, dict[str, int]] = {}
-    for axis in (*layout.order, *layout.names):
-        values_of_axis = dict.fromkeys(name.split(" ")[0] for name in layout.list_values(axis))  # without options
-        ranks[axis] = {value: rank for rank, value in enumerate(values_of_axis)}
-    return [replace(item, ranks={**item.ranks, **ranks}) for item in values] if ranks else values
+    """Return values whose systems are sorted as a layout names the values of an axis, and others after these."""
+    names = {axis: layout.list_values(axis) for axis in (*layout.order, *layout.names)}
+
+    def rank(item: SystemValue, axis: str) -> dict[str, int]:
+        name = find_name(names[axis], axis, item.axes)
+        return {item.axes[axis]: names[axis].index(name)} if name is not None else {}
+
+    return [replace(item, ranks={**item.ranks, **{axis: rank(item, axis) for axis in names}}) for item in values]
 
 
 def build_plots(name: str, results: Results, layout: Layout, declaration: Declaration) -> dict[str, Plot]:

@@ -152,18 +152,20 @@ def test_neighbors_differ_in_dash_and_coinciding_curves_in_the_position_of_their
 
 def test_systems_are_in_the_order_of_the_layout_as_in_its_table(tmp_path):
     for model in ("docs-m", "docs-s"):
-        for decoder in ("greedy", "beam", "ancestral"):
-            write_run(tmp_path, decoder, None, model=model)
-    names = {
-        "model": {"docs-s": "small", "docs-m": "medium"},
-        "decoder": {"ancestral": "Sampling", "beam num_beams=4": "Beam"},
-    }
-    results, options = read_results([tmp_path]), {"names": names, "metrics": ("mauve",)}
+        for decoder, p in (("greedy", None), ("nucleus", 0.5), ("nucleus", 0.9), ("ancestral", None)):
+            title = f"nucleus p={p}" if p else decoder
+            write_run(tmp_path, decoder, None, model=model, options={"p": p} if p else {}, title=title)
+    decoders = {"ancestral": "Sampling", "nucleus p=0.9": "Nucleus, {p}", "nucleus p=0.5": "Nucleus, {p}"}
+    options = {"names": {"model": {"docs-s": "small", "docs-m": "medium"}, "decoder": decoders}, "metrics": ("mauve",)}
+    results = read_results([tmp_path])
     (table,) = make_tables(results, Layout(rows=("model", "decoder"), **options), "t")
-    assert [row.labels for row in table.rows][-3:] == [("medium", "Sampling"), ("medium", "Beam"), ("medium", "greedy")]
-    order = [f"{model} {decoder}" for model in ("docs-s", "docs-m") for decoder in ("ancestral", "beam b=4", "greedy")]
+    printed = ["Sampling", "Nucleus, 0.9", "Nucleus, 0.5", "greedy"]
+    assert [row.labels for row in table.rows][-4:] == [("medium", name) for name in printed]
+    names = ["ancestral", "nucleus p=0.9", "nucleus p=0.5", "greedy"]
     ticks = draw("metrics", results, **options)["metrics"].axes[0].get_yticklabels()
-    assert [tick.get_text() for tick in ticks] == order
+    assert [tick.get_text() for tick in ticks] == [
+        f"{model} {name}" for model in ("docs-s", "docs-m") for name in names
+    ]
 
 
 def test_figures_are_named_by_what_differs(tmp_path):
