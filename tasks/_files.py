@@ -148,7 +148,9 @@ def read_references(row: Mapping[str, Any], field: str, where: str) -> list[str]
     return texts
 
 
-def read_usable_text(row: Mapping[str, Any], field: str, where: str, skipped: Counter[str]) -> str | None:
+def read_usable_text(
+    row: Mapping[str, Any], field: str, where: str, skipped: Counter[str], option: str | None = None
+) -> str | None:
     """Return the text of a record of a published file, or None, counted, where it is null, empty or broken."""
     value = find_value(row, field)
     if value is None and field in row:
@@ -157,7 +159,7 @@ def read_usable_text(row: Mapping[str, Any], field: str, where: str, skipped: Co
     if isinstance(value, str) and not is_valid_text(value):
         skipped[f"{field} is not valid Unicode"] += 1
         return None
-    text = read_text_field(row, field, where)
+    text = read_text_field(row, field, where, option)
     if not text.strip():
         skipped[f"{field} is empty"] += 1
         return None

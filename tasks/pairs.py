@@ -129,8 +129,11 @@ class Pairs(GroupTask, UserFileTask):
                         skipped["one side is empty"] += 1
             return
         for record in read_records(Path(self.path)):
-            fields = (*self.prompt_fields, self.human_field)
-            texts = [read_usable_text(record.cells, field, record.where, skipped) for field in fields]
+            fields = [
+                *((field, "task.prompt_fields") for field in self.prompt_fields),
+                (self.human_field, "task.human_field"),
+            ]
+            texts = [read_usable_text(record.cells, field, record.where, skipped, option) for field, option in fields]
             if not self._has_score(record.cells, record.where):
                 skipped[f"a score is below {self.min_score}"] += 1
             elif None not in texts and self.is_in_group(record.cells, record.where, skipped):
