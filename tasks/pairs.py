@@ -129,13 +129,11 @@ class Pairs(GroupTask, UserFileTask):
                         skipped["one side is empty"] += 1
             return
         for record in read_records(Path(self.path)):
-            fields = [
-                *((field, "task.prompt_fields") for field in self.prompt_fields),
-                (self.human_field, "task.human_field"),
-            ]
-            texts = [read_usable_text(record.cells, field, record.where, skipped, option) for field, option in fields]
-            if not self._has_score(record.cells, record.where):
+            cells, where = record.cells, record.where
+            texts = [read_usable_text(cells, field, where, skipped) for field in self.prompt_fields]
+            texts.append(read_usable_text(cells, self.human_field, where, skipped, "task.human_field"))
+            if not self._has_score(cells, where):
                 skipped[f"a score is below {self.min_score}"] += 1
-            elif None not in texts and self.is_in_group(record.cells, record.where, skipped):
+            elif None not in texts and self.is_in_group(cells, where, skipped):
                 *context, response = (str(text).strip() for text in texts)
                 yield f"{record.line:08d}", " ".join(context), response
