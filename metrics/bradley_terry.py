@@ -37,6 +37,7 @@ from openended.metrics.judgments import CONTROLS, ComparisonFile, Empty, FileRow
 PAIRS = core.Need("judgments", by="pairs")
 _GRADIENT = 1e-9  # largest gradient component per comparison that counts as converged
 _STEP, _MOST_STEPS = 1e-12, 500
+_LEAST_SHARE = 1e-250  # of all wins: the gradient of a smaller one is rounded to 0
 _MOST_DENSE = 20_000  # entries of a design: fewer are multiplied faster as a dense array than as a sparse one
 _LARGEST_CONDITION = 1e10  # of the information about abilities and effects
 
@@ -166,6 +167,8 @@ def fit_with_controls(wins: Wins, names: Sequence[str] = ()) -> Values:
     is_small = math.prod(design.shape) <= _MOST_DENSE
     design = design.toarray() if is_small else design
     weights = wins.weights / wins.weights.sum()
+    if weights.min() < _LEAST_SHARE:
+        raise core.UndefinedMetric("the numbers of wins are too uneven for a fit")
     values = np.zeros(players + len(names))
     # The information is singular, with the null vector of equal scores: a multiple of this matrix makes it invertible
     # and is taken out again, which no choice of a tolerance for small eigenvalues can get wrong.

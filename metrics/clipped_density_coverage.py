@@ -125,7 +125,7 @@ class ClippedDensityCoverage(TwoSample):
         return self.result(features, "clipped_density", values, per_example=by_text)
 
     def score(self, prepared: Points, human: core.Weights, model: core.Weights, /) -> Mapping[str, F64]:
-        """Return the values of subsets before they are cut at 1: a spread that ends there would be too narrow."""
+        """Return the values of subsets before they are cut at 1: an interval that ends there would be too narrow."""
         sizes = int(np.count_nonzero(human[0])), int(np.count_nonzero(model[0]))
         if sizes[0] < self.k + 2:
             return {}

@@ -68,13 +68,13 @@ def _compute_share(index: NgramIndex, order: int, variant: Variant) -> float:
     if variant == "li":
         return level.types / int(index.lengths.sum())
     if variant == "per_doc":
-        return statistics.mean_without_nan(statistics.distinct_share_by_text(index, order))
+        return statistics.average_known(statistics.compute_distinct_shares(index, order))
     if variant == "simctg":
-        return 1.0 - statistics.simctg_percent(index, order) / 100.0
+        return 1.0 - statistics.compute_simctg_percent(index, order) / 100.0
     return level.types / level.total
 
 
-def _unshared_share_by_text(index: NgramIndex, order: int) -> F64:
+def _compute_unshared_shares(index: NgramIndex, order: int) -> F64:
     """Return the share of n-grams of each text that are new there and in no other text, shape (n,)."""
     unshared = statistics.count_singles(index, order)
     runs = index.runs(order)
@@ -135,15 +135,15 @@ class DistinctN(families.TextMetric):
     def _explain_rows(self, index: NgramIndex, order: int) -> F64:
         """Return the share of different n-grams of each text, or of pooled texts those that no other text has."""
         if self.variant in ("per_doc", "simctg"):
-            return statistics.distinct_share_by_text(index, order)
-        return _unshared_share_by_text(index, order)
+            return statistics.compute_distinct_shares(index, order)
+        return _compute_unshared_shares(index, order)
 
     def score(self, prepared: families.Corpus, human: Weights, model: Weights, /) -> dict[str, F64]:
         """Count the distinct n-grams of sets of texts; n-grams that cross joined texts are left out."""
         index, shares = prepared.index, dict[str, F64]()
         for order in self.orders:
             if self.variant == "per_doc":
-                shares[f"distinct_{order}"] = average(statistics.distinct_share_by_text(index, order), model)
+                shares[f"distinct_{order}"] = average(statistics.compute_distinct_shares(index, order), model)
                 continue
             if self.variant == "simctg":
                 shares[f"distinct_{order}"] = 1.0 - statistics.weigh_repeats(index.without_last, order, model)

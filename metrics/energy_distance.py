@@ -63,7 +63,7 @@ class EnergyDistance(PermutationMetric, FeatureSpaceMetric):
     titles = {"energy_distance": "Energy", "p_value": "Energy p"}
 
     def prepare(self, features: Features) -> F64:
-        return _compute_distances(*self.pair(features))
+        return _compute_distances(*self.pair(features, multiplied=True))
 
     def score(self, prepared: F64, first: Weights, second: Weights, /) -> dict[str, F64]:
         return {self.name: _compute_energies(prepared, first, second)}

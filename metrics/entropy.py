@@ -20,9 +20,8 @@ import numpy as np
 
 from openended.harness import core
 from openended.harness.core import F64, Features, MetricResult, Weights, metric, weigh
-from openended.metrics._common import check_arguments
-from openended.metrics.families import Corpus, TextMetric, declare_orders, require_defined
-from openended.metrics.families.ngram_statistics import entropy_by_text, iterate_counts, mean_without_nan
+from openended.metrics.families import Corpus, TextMetric, check_arguments, declare_orders, require_defined
+from openended.metrics.families.ngram_statistics import average_known, compute_text_entropies, iterate_counts
 from openended.metrics.families.ngrams import NgramIndex, Sequences, index_of
 
 Average = Literal["corpus", "texts"]
@@ -48,13 +47,13 @@ def ngram_entropy(
     """
     index = index_of(sequences)
     if average == "corpus":
-        values = {order: _corpus_entropy(index, order) for order in orders}
+        values = {order: _compute_corpus_entropy(index, order) for order in orders}
     else:
-        values = {n: mean_without_nan(entropy_by_text(index, n)) for n in orders}
+        values = {n: average_known(compute_text_entropies(index, n)) for n in orders}
     return require_defined(values, f"no text has an n-gram of order {min(orders)}")
 
 
-def _corpus_entropy(index: NgramIndex, order: int) -> float:
+def _compute_corpus_entropy(index: NgramIndex, order: int) -> float:
     """Return the entropy of all n-grams together, in nats; NaN without n-grams."""
     level = index.level(order)
     if not level.total:
@@ -100,14 +99,14 @@ class Entropy(TextMetric):
 
     def evaluate(self, features: Features, prepared: Corpus) -> MetricResult:
         by_text = self._measure_texts(prepared)
-        values = {name: mean_without_nan(column) for name, column in by_text.items()}
-        values |= {f"entropy_{n}": self._scale * _corpus_entropy(prepared.index, n) for n in self.orders}
+        values = {name: average_known(column) for name, column in by_text.items()}
+        values |= {f"entropy_{n}": self._scale * _compute_corpus_entropy(prepared.index, n) for n in self.orders}
         require_defined(values, "all texts are shorter than the smallest order")
         primary = f"text_entropy_{1 if 1 in self.orders else self.orders[0]}"
         return self.report(features, prepared, primary, values, by_text)
 
     def _measure_texts(self, corpus: Corpus) -> dict[str, F64]:
-        return {f"text_entropy_{n}": self._scale * entropy_by_text(corpus.index, n) for n in self.orders}
+        return {f"text_entropy_{n}": self._scale * compute_text_entropies(corpus.index, n) for n in self.orders}
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         """The mean over texts is at most that of the most even text, and near it where hardly any n-gram recurs."""

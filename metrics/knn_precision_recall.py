@@ -134,7 +134,7 @@ class KnnPrecisionRecall(TwoSample):
         return self.result(features, "precision", values, notes=notes, arrays=missed, per_example=rows)
 
     def rows_of(self, key: str, result: MetricResult) -> None:
-        """Whether a text is in a ball depends on the other side too, so that more than the few texts outside vary."""
+        """Return None: whether a text is in a ball depends on the other side too, so other texts vary too."""
 
     def score(self, prepared: Points, human: Weights, model: Weights, /) -> Mapping[str, F64]:
         """Recompute the radii in subsets of half of the texts or more; NaN where one has too few texts."""

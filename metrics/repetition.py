@@ -121,14 +121,14 @@ def self_repetition(sequences: Sequences, *, order: int = 4) -> float:
     index = index_of(sequences)
     if not len(index):
         raise UndefinedMetric("there are no texts")
-    return float(self_repetition_by_text(index, order).mean())
+    return float(compute_self_repetition(index, order).mean())
 
 
 def _compute_rep(index: NgramIndex, order: int, average: str) -> float:
     if average == "texts":
-        return statistics.mean_without_nan(1.0 - statistics.distinct_share_by_text(index, order))
+        return statistics.average_known(1.0 - statistics.compute_distinct_shares(index, order))
     if average == "simctg":
-        return statistics.simctg_percent(index, order) / 100.0
+        return statistics.compute_simctg_percent(index, order) / 100.0
     return statistics.compute_pooled_repeats(index, order)
 
 
@@ -187,7 +187,7 @@ def _count_matching(tokens: NDArray[np.int32], end: I64, n: int) -> I64:
     return out
 
 
-def self_repetition_by_text(index: NgramIndex, order: int) -> F64:
+def compute_self_repetition(index: NgramIndex, order: int) -> F64:
     """Return log(1 + number of (n-gram, other text) pairs that share it) of each text, shape (n,), nats."""
     shared = np.zeros(len(index))
     for runs in index.run_blocks(order):
@@ -238,8 +238,8 @@ class Repetition(TextMetric):
         corpus = super().prepare(features)
         index = corpus.index
         by_text = {"loop_rate": _ends_in_loop(index, self.max_phrase, self.loop).astype(np.float64)}
-        by_text |= {f"seq_rep_{n}": 1.0 - statistics.distinct_share_by_text(index, n) for n in self.orders}
-        by_text["self_repetition"] = self_repetition_by_text(index, self.self_repetition_order)
+        by_text |= {f"seq_rep_{n}": 1.0 - statistics.compute_distinct_shares(index, n) for n in self.orders}
+        by_text["self_repetition"] = compute_self_repetition(index, self.self_repetition_order)
         return corpus, by_text
 
     def list_rows(self, features: Features, prepared: tuple[Corpus, dict[str, F64]]) -> tuple[core.Ids, core.Ids]:
@@ -247,7 +247,7 @@ class Repetition(TextMetric):
 
     def evaluate(self, features: Features, prepared: tuple[Corpus, dict[str, F64]]) -> MetricResult:
         corpus, by_text = prepared
-        values = {name: statistics.mean_without_nan(column) for name, column in by_text.items()}
+        values = {name: statistics.average_known(column) for name, column in by_text.items()}
         average, pooled = ("simctg", corpus.index.without_last) if self.simctg else ("pooled", corpus.index)
         rep = {order: _compute_rep(pooled, order, average) for order in {*self.orders, *_DIVERSITY_ORDERS}}
         values |= {f"rep_{order}": rep[order] for order in self.orders}

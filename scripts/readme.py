@@ -98,7 +98,7 @@ def format_names() -> str:
 def format_counts() -> str:
     """Format how many metrics, decoders and tasks there are."""
     metrics, decoders, tasks = (len(load_members(group)) for group in ("metric", "decoder", "task"))
-    return f"{metrics} metrics, {decoders} decoders and {tasks} tasks,"
+    return f"It has {metrics} metrics, {decoders} decoders and {tasks} tasks."
 
 
 def format_papers() -> str:

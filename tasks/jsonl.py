@@ -51,7 +51,7 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
     max_length: int | None = None
     """Of prompt and human text, in the same unit."""
     text_field: str | None = option(None, _files.is_null_or_text, "a field name or null")
-    """The one text; null: detected from the first line."""
+    """The one text; null: detected from the first records."""
     id_field: str | None = option("auto", _files.is_null_or_text, "a field name or null")
     """`id` or `example_id` if present; a field name; null: the line number, from 0."""
     references_field: str | None = option(None, _files.is_null_or_text, "a field name or null")
@@ -90,7 +90,7 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
                 talk = read_messages(row[_MESSAGES], where)
                 if self.human_field not in row and talk[-1].role == "assistant":
                     row = {**row, self.human_field: talk.pop().text}
-            if human_field is None:  # the first line decides
+            if human_field is None:  # decided at the first line
                 is_named = self.human_field in row or self.human_field != _HUMAN
                 human_field = self.human_field if is_named else find_human_field(Path(self.path), self.prompt_field)
             human = _files.read_text_field(row, human_field, where, "task.human_field")
@@ -141,7 +141,7 @@ def find_human_field(path: Path, prompt_field: str) -> str:
     first = [*islice(read_records(path), SAMPLED)]
     others = [{name: value for name, value in record.cells.items() if name != prompt_field} for record in first]
     field = choose_fields(others, "human", first[0].where, "task.human_field=").field
-    _log_once(f"task       jsonl: the human text is the field {field!r} (guessed; task.human_field=NAME)")
+    _log_once(f"task       jsonl: the human text of {path} is the field {field!r} (guessed; task.human_field=NAME)")
     return field
 
 

@@ -85,7 +85,11 @@ def suggest(word: str, choices: Iterable[str]) -> str:
     is_typo = bool(nearest) and difflib.SequenceMatcher(None, word.lower(), nearest[0]).ratio() > 0.8
     close = nearest if is_typo else with_word or nearest
     quoted = [repr(by_lower[name]) for name in close[:3]] + ["…"] * (len(close) > 3)
-    return f"; did you mean {' or '.join(quoted)}?" if close else f"; known: {', '.join(names)}"
+    return (
+        f"; did you mean {', '.join([*quoted[:-2], ' or '.join(quoted[-2:])])}?"
+        if close
+        else f"; known: {', '.join(names)}"
+    )
 
 
 def find_spelling(word: str, choices: Iterable[str]) -> str | None:

@@ -160,7 +160,7 @@ def decode(cls: type[T], value: object, where: str) -> T:
         DataError: Names the field.
     """
     if not isinstance(value, Mapping):
-        raise DataError(f"{where}: expected a JSON object, got {value!r:.40}")
+        raise DataError(f"{where}: expected an object with names and values, got {value!r:.40}")
     try:
         check_options(cls, value, where)
         hints = _list_options(cls)  # type: ignore[arg-type] # a class is hashable
@@ -214,7 +214,9 @@ def coerce(value: Any, hint: Any, where: str, null: float | None = None) -> Any:
     wrong_bool = isinstance(value, bool) and kind is not bool
     if not isinstance(kind, type) or (isinstance(value, kind) and not wrong_bool):
         return value
-    is_several = isinstance(value, list) or (isinstance(value, str) and re.fullmatch(r"[\d.:; ]+", value))
+    is_several = isinstance(value, list) or (
+        isinstance(value, str) and re.fullmatch(r"[\d.]+([:; ]+[\d.]+)+", value) is not None
+    )
     grid = "; for a grid of values: -m OPTION=A,B or OPTION=range(START,END,STEP)" if is_several else ""
     raise SpecError(f"{where}: expected {_describe_type(kind)}, got {value!r:.80}{grid}")
 

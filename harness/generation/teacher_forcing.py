@@ -94,8 +94,8 @@ def iterate_logits(
 ) -> Iterator[tuple[I64, list[LogitChunk]]]:
     """Yield the logits that continuations are drawn from, chunk by chunk, a chunk for each of the models.
 
-    The request's prompts are what the models read. With the chunks comes where their positions are in the values of the
-    continuations.
+    The request's prompts are what the models read. Each item starts with the indices of the chunk's
+    positions in the values of the continuations.
     """
     before, continuations = request.prompts.lengths, request.continuations
     for lm in lms:
@@ -109,7 +109,7 @@ def iterate_logits(
 def _run_pass(
     lm: LanguageModel, request: TextRequest, rows: Sequence[int], min_new_tokens: int
 ) -> Iterator[tuple[I64, LogitChunk]]:
-    """Run one forward pass over some rows; there is no padding where the model allows it."""
+    """Yield the chunks of one forward pass over some rows; rows are not padded where the model allows it."""
     import torch
 
     from openended.harness.decoders import forbid_end
@@ -125,7 +125,7 @@ def _run_pass(
     gold = copy_to_device(np.concatenate(tails), lm.device, np.int64)
     offsets = request.continuations.offsets
     out = np.concatenate([np.arange(offsets[r], offsets[r + 1]) for r in rows])
-    histories = partial(_read_history, request, lm.start_id)
+    read_history = partial(_read_history, request, lm.start_id)
     size = count_chunk_rows(lm.device.type, lm.vocab_size)
     for start in range(0, len(positions), size):
         part = slice(start, start + size)
@@ -133,7 +133,7 @@ def _run_pass(
         logits = run.logits(hidden[part])
         if early:
             logits = forbid_end(logits, lm.eos_ids, early)
-        yield out[part], LogitChunk(logits, gold[part], positions[part], bool(early), histories)
+        yield out[part], LogitChunk(logits, gold[part], positions[part], bool(early), read_history)
 
 
 def _read_prompt(request: TextRequest, row: int, start_id: int) -> I64:

@@ -37,6 +37,7 @@ _REQUESTS = ("prompt", "instruction", "question", "query", "input")  # even if s
 # What a field may call the writer of a text; fields that say yes or no, and whether yes is a person.
 _PEOPLE = frozenset(("human", "person", "people", "real"))
 _WRITERS = _PEOPLE | {"machine", "model", "ai", "llm", "generated", "fake", "bot"}
+_APART = {"meta", "metadata", "extra", "info", "annotations", "usage", "config"}  # objects with facts about a record
 _FLAGS = {**dict.fromkeys(("generated", "is_generated", "ai_generated", "is_ai", "is_machine", "is_bot"), False),
           **dict.fromkeys(("is_human", "human_written", "is_user"), True)}  # fmt: skip
 _YES, _NO = frozenset(("1", "true")), frozenset(("0", "false"))
@@ -274,6 +275,8 @@ def _walk(value: Any, path: str, depth: int, kind: str = "") -> Iterator[tuple[s
 
 def classify(path: str) -> str:
     """Return what the name of a field says it holds: output, human, prompt, passage or other things; else text."""
+    if _APART & set(path.lower().split(".")[:-1]):
+        return "other"
     kinds = []
     for part in reversed(path.split(".")):
         words = [word.lower() for word in _WORD.findall(part)]
@@ -283,7 +286,8 @@ def classify(path: str) -> str:
         if "output" in kinds_of_part and kinds_of_part[-1] == "passage":
             return "output"
         if kinds_of_part:
-            is_noun = words[-1].removesuffix("s") not in _KIND_OF and words[-1] not in _KIND_OF  # as in "model story"
+            is_known = words[-1] in _KIND_OF or words[-1].removesuffix("s") in _KIND_OF
+            is_noun = words[-1] == "text" or (words[0] == "model" and not is_known)  # as in "model story"
             kinds.append("text" if is_noun and kinds_of_part[-1] == "other" else kinds_of_part[-1])
     return "human" if "human" in kinds and kinds[0] != "other" else (kinds or ["text"])[0]
 
@@ -308,7 +312,10 @@ def choose_field(
         rest = [v for v in values.values() if v.kind != "prompt" and v.path not in _IDS]
         is_one = len(rest) == 1 and rest[0].kind in _ORDER[side] and rest[0].is_varied
         groups = [rest] if is_one and rest[0].has_letters else []
-    is_headed = any(v.kind != "text" and len(v.path.split()) < 3 and v.path not in v.texts for v in values.values())
+    is_headed = any(
+        v.kind != "text" and len(v.path.split()) < 3 and v.path not in v.texts and not any(map(str.isdigit, v.path))
+        for v in values.values()
+    )
     if not is_headed and any(len(name.split()) > 2 for name in values):
         raise DataError(
             f"{position}: no field with the text, got {', '.join(map(quote, list(values)[:3]))}; its first line is "

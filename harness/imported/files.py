@@ -33,6 +33,7 @@ _NO_FILES_OF_TEXTS = (
 )  # fmt: skip
 TEXT, LINE, BLOCK = "text", "line", "block"  # fields of plain text: what it seems to be, its lines, its blocks
 _NPZ_FIELD = "samples"
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")  # of a folder with a model
 _ROWS_AT_ONCE, _DECODED = 64, 1 << 30  # rows of Parquet that are decoded together, and bytes that they may take
 _MOST_EXPANDED, _LEAST_REFUSED = 500, 1 << 28  # a file that grows by more, to more bytes, is refused
 _SEPARATOR = re.compile(
@@ -82,7 +83,7 @@ def list_files(path: Path) -> list[Path]:
             hint = f"; a dataset of the hub is typed hf://datasets/{path}" if is_id else ""
             raise DataError(f"no such file: {path}{hint}")
         return matches
-    if (path / "config.json").is_file():
+    if any((path / name).is_file() for name in _WEIGHTS):
         raise DataError(f"{path}: a folder with a model, expected texts; a model is typed as model= or --scoring")
     ways: tuple[tuple[Callable[[], Iterable[Path]], tuple[str, ...]], ...] = (
         (path.iterdir, KINDS), (path.iterdir, (".json",)), (partial(path.rglob, "[!.]*"), KINDS)
@@ -447,7 +448,8 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
         return [{"id": name, **value} for name, value in content.items()]
     are_texts = all(isinstance(value, str) and len(value.split()) > 2 for value in content.values())
     if len(content) > 1 and (are_texts or len(texts) == len(content)):
-        if all(len(str(name).split()) > 2 for name in content):
+        are_columns = len(content) <= max(map(len, texts.values()), default=0)
+        if not are_columns and all(len(str(name).split()) > 2 for name in content):
             return [{"prompt": name, TEXT: value} for name, value in content.items()]
         if are_texts:
             return [{"id": name, TEXT: value} for name, value in content.items()]

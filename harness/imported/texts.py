@@ -26,8 +26,7 @@ _NAMES_OF_ENDS: Mapping[Stop, str] = {
 _ENDS = {name: end for end, names in _NAMES_OF_ENDS.items() for name in names.split()}
 _MISSING = {"nan", "NaN", "None", "null"}
 _TURN_MARK = re.compile(r"\n\nAssistant:|### ?(?:Assistant|Response):|<\|im_start\|>|<\|assistant\|>|\[/INST\]")
-
-_NUMBER = re.compile(r"\d+[.)] ")  # of an item in a list
+_ITEM_NUMBER = re.compile(r"\d+[.)] ")  # of an item in a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +213,7 @@ def survey_texts(path: Path, selection: TextSelection) -> TextSurvey:
         survey.summary.remarks[f"its texts hold whole dialogues ({marks[0]!r}), which are scored with their marks"] = (
             None
         )
-    if texts and all(map(_NUMBER.match, texts)):
+    if texts and all(map(_ITEM_NUMBER.match, texts)):
         survey.summary.remarks["its texts begin with numbers, which are scored with them"] = None
     if texts:
         repeated, copies = Counter(texts).most_common(1)[0]

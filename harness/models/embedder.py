@@ -166,8 +166,8 @@ def _read_modules(spec: ModelSpec) -> _Modules | None:
     length = transformer.get("max_seq_length")
     names = [name for name, _ in parts]
     pooling = None
-    is_plain = not transformer.get("do_lower_case") and not prompts.get("default_prompt_name") and parts[0][1] == ""
-    if is_plain and names in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+    is_usual = names in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]) and parts[0][1] == ""
+    if is_usual and not transformer.get("do_lower_case") and not prompts.get("default_prompt_name"):
         options = spec.read_optional(f"{parts[1][1]}/config.json") or {}
         mode = options.get("pooling_mode")
         modes = {name[13:].partition("_")[0] for name, on in options.items() if name.startswith("pooling_mode_") and on}

@@ -200,12 +200,12 @@ def _count_in_folder(folder: Path) -> int | None:
 
 
 def _count_parameters(path: Path) -> int:
-    """Count the numbers of a safetensors file by its header; 0 if it is damaged, as loading it says."""
+    """Count the parameters in a safetensors file from its header; return 0 if it is damaged, which loading reports."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, "numpy") as weights:
-            return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.offset_keys())
+            return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118 - no dict
     except SafetensorError:
         return 0
 

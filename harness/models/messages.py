@@ -78,8 +78,9 @@ def read_messages(value: Any, where: str) -> list[Message]:  # noqa: ANN401 - JS
         raise DataError(f"{where}: field 'messages': expected a list of messages, got {value!r:.40}")
     messages = []
     for number, item in enumerate(value, start=1):
-        if isinstance(item, Mapping) and item.get("tool_calls") and not item.get("content"):
-            continue  # a call of a tool, and no text
+        is_call = isinstance(item, Mapping) and item.get("tool_calls") and not item.get("content")
+        if is_call and number < len(value):  # the last message is the answer, which may be empty
+            continue
         message = find_message(item) or (find_message({"content": None, **item}) if isinstance(item, Mapping) else None)
         if message is None:
             raise DataError(f"{where}: message {number}: expected an object with role and content, got {item!r:.40}")

@@ -153,7 +153,7 @@ def embed_texts(encoder: Any, spec: EmbedderSpec, texts: Sequence[str], *, batch
 
 
 def make_pool(spec: EmbedderSpec, length: int, rows: int) -> Pool:
-    """Return what a pass keeps for an embedder of so many texts at this maximum length."""
+    """Return an empty pool for `rows` texts of at most `length` tokens."""
     kind, pooling, normalize, _ = spec.traits
     return Pool(spec.layer, pooling, length, rows, causal=kind == "causal", normalize=normalize)
 

@@ -321,7 +321,7 @@ class ModelSpec(BackendSpec):
         return self.read_optional("tokenizer_config.json") or {}
 
     def read_optional(self, name: str, kind: type = dict) -> Any:  # noqa: ANN401 - JSON
-        """Return the content of a JSON file that the model may lack; None where it does."""
+        """Return the content of an optional JSON file of the model; None if there is no such file."""
         path = self.find_file(name, optional=True)
         return _read_json(path, kind) if path is not None and path.is_file() else None
 

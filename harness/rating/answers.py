@@ -105,9 +105,11 @@ def read_database(path: Path, key: StudyKey) -> list[AnsweredSheet]:
     with _open_database(path) as base:
         for rater, task, choices, ms in base.execute("SELECT rater, task, choices, ms FROM answers ORDER BY task"):
             answers, item = json.loads(choices), key.by_id[task]
-            if not (is_time(ms) and are_valid_choices(answers, questions, len(key.protocol.choices))):
-                raise DataError(f"{path}: item {task} of {rater}: impossible answer {choices:.40} after {ms!r:.20} ms")
-            items.setdefault(str(rater), []).append(AnsweredItem(item.id, answers, ms / 1000))
+            is_valid = isinstance(rater, str) and are_valid_choices(answers, questions, len(key.protocol.choices))
+            if not (is_valid and is_time(ms)):
+                answer = f"impossible answer {choices:.40} after {ms!r:.20} ms"
+                raise DataError(f"{path}: item {task} of {rater!s:.40}: {answer}")
+            items.setdefault(rater, []).append(AnsweredItem(item.id, answers, ms / 1000))
     return [AnsweredSheet(path, rater, tuple(answered), 0) for rater, answered in sorted(items.items())]
 
 

@@ -75,6 +75,7 @@ from .systems import (
     find_distinguishing_axes as find_distinguishing_axes,
     find_human_value as find_human_value,
     find_target as find_target,
+    find_typed_rank as find_typed_rank,
     find_varying_axes as find_varying_axes,
     format_axis_value as format_axis_value,
     format_option as format_option,

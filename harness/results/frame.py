@@ -290,7 +290,10 @@ def read_frame(path: Path) -> Results:
     except Exception as err:  # a damaged file raises anything
         raise DataError(f"{path}: cannot be read ({core.format_error(err)}); build its report again") from err
     if missing := [name for name in FIXED if name not in table.column_names]:
-        raise DataError(f"{path}: expected the results.parquet of a report or an export, got no column {missing[0]!r}")
+        raise DataError(
+            f"{path}: expected the results.parquet of a report or an export, got no column {missing[0]!r}; one of an "
+            "earlier version is written again by openended report NAME"
+        )
     if not is_sound:
         raise DataError(
             f"{path}: damaged or changed: its values do not match its digest; build its report again, as "

@@ -45,7 +45,7 @@ FACTS = (
 )  # fmt: skip
 Pair = tuple[str, str]  # metric, key
 Row = Mapping[str, str]
-Ranks = Mapping[str, Mapping[str, int]]
+Ranks = Mapping[str, Mapping[str, float]]
 """Axis → its value as typed → its rank."""
 K = TypeVar("K")
 T = TypeVar("T")
@@ -213,12 +213,17 @@ def make_natural_sort_key(text: str) -> tuple[tuple[int, float, str], ...]:
     return tuple((0, float(p), "") if i % 2 else (1, 0.0, p) for i, p in enumerate(parts))
 
 
+def find_typed_rank(item: SystemValue, axis: str) -> float:
+    """Return the rank of a value's setting on an axis, as typed; infinity if it was not typed."""
+    paths = item.ranks.get(f"{axis}.path", {})
+    return item.ranks.get(axis, {}).get(item.axes.get(axis, ""), paths.get(item.axes.get(f"{axis}.path", ""), math.inf))
+
+
 def sort_values(items: Iterable[SystemValue], axes: Sequence[str]) -> list[SystemValue]:
     """Sort values by axes, in table order: as typed, else decoders by rank, models by title, numbers by value."""
 
     def make_key(axis: str, item: SystemValue) -> tuple[Any, ...]:
-        value, paths = item.axes.get(axis, ""), item.ranks.get(f"{axis}.path", {})
-        typed = item.ranks.get(axis, {}).get(value, paths.get(item.axes.get(f"{axis}.path", ""), math.inf))
+        value, typed = item.axes.get(axis, ""), find_typed_rank(item, axis)
         if axis == "decoder":  # decoders that are not installed come last
             rank = getattr(find_member("decoder", value), "table_rank", math.inf)
             return typed, rank, make_natural_sort_key(value), make_natural_sort_key(item.titles[1])
@@ -263,9 +268,9 @@ def find_target(item: SystemValue, items: Iterable[SystemValue]) -> float | None
 
 
 def take_logarithms(items: Iterable[SystemValue]) -> list[SystemValue]:
-    """Return values of which those whose target is the human one are base-2 logarithms, with their uncertainties.
+    """Replace values whose target is the human value by base-2 logarithms, and their uncertainties to match.
 
-    The stored arrays and replicates stay those of the values, so nothing is tested. Of 0 there is no logarithm.
+    The stored arrays and replicates stay those of the values, so callers must not test them. 0 has no logarithm.
     """
 
     def convert(value: float) -> float:
@@ -277,7 +282,7 @@ def take_logarithms(items: Iterable[SystemValue]) -> list[SystemValue]:
         finite = [value for value in by_seed.values() if math.isfinite(value)]
         return dataclasses.replace(
             item, mean=convert(item.mean), values=by_seed, title=f"log₂ {item.title}",
-            sd=statistics.stdev(finite) if math.isfinite(item.sd) and len(finite) > 1 else math.nan,
+            sd=statistics.stdev(finite) if math.isfinite(item.sd) and len(finite) == item.seeds > 1 else math.nan,
             metric_error=item.metric_error / (item.mean * math.log(2)) if item.mean > 0 else math.nan,
             interval=(convert(item.mean - below), convert(item.mean + above)) if item.mean > below > 0 else None,
             reason=item.reason or ("" if item.mean > 0 else f"The value is {item.mean:g}, which has no logarithm."),

@@ -34,7 +34,7 @@ _NO_VALUE = "a resample of so few texts has no value"
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One metric of one system: once declared, a step, or the reason why there is no value."""
+    """One metric of one system; `declare` adds the step, or the reason why there is no value."""
 
     metric: core.Metric
     system: SystemRole

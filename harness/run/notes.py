@@ -64,8 +64,8 @@ def list_notes(
     if texts.least_length and texts.generations is None and texts.least_length != texts.max_new_tokens:
         least = texts.least_length
         notes.append(f"end-of-text is forbidden before token {least} (min_new_tokens={least})")
-    is_human_file = texts.generations == getattr(task, "path", None)  # as who named it knows
-    for warning in filter(None, (few, None if is_human_file else same, special, unit if is_warning else None)):
+    is_same_file = texts.generations == getattr(task, "path", None)  # the user named one file for both sides
+    for warning in filter(None, (few, None if is_same_file else same, special, unit if is_warning else None)):
         executor.session.warn_once(warning)
     return [
         *notes,

@@ -1,15 +1,16 @@
 """Verify every byte of a store (`openended store check`) and delete unneeded files (`gc`)."""
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from openended.harness.core import DataError, HarnessError, StoreError, temporary_files
+from openended.harness.core import DataError, HarnessError, StoreError, read_json, temporary_files
 from openended.harness.storage.record import RECORD, read_record
 from openended.harness.storage.row_blocks import BLOCKS, list_sharing_artifacts
-from openended.harness.storage.store import DAMAGED_MARK, MANIFEST, ROWS, read_entry
+from openended.harness.storage.store import DAMAGED_MARK, ENTRY_NAME, MANIFEST, ROWS, read_entry
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -76,10 +77,7 @@ def collect_garbage(root: Path, *, runs: Path | None = None, days: float = 7, de
     if runs is not None:
         if not runs.is_dir():
             raise DataError(f"no folder of runs at {runs}")
-        try:
-            named = set[str]().union(*find_named_entries(runs).values())
-        except DataError as err:
-            raise DataError(f"{err}; nothing was deleted, because the entries that it names are unknown") from err
+        named = _read_named_entries(runs)
     names, size = [], 0
     for path in list(_list_store(root)):
         kind, name = _classify(path), str(path.relative_to(root))
@@ -115,6 +113,18 @@ def _classify(path: Path) -> str:
     if path.parent.parent.name == ROWS and _KEY.fullmatch(path.name):
         return "unfinished" if any(path.glob(BLOCKS)) else "shared"
     return "entry" if _KEY.fullmatch(path.name) or (path / MANIFEST).exists() else "foreign"
+
+
+def _read_named_entries(runs: Path) -> set[str]:
+    """Return the names of all store entries in the records of any version below a folder."""
+    entries: set[str] = set()
+    for record in runs.rglob(RECORD):
+        try:
+            text = json.dumps(read_json(record))
+        except (DataError, RecursionError) as err:
+            raise DataError(f"{err}; nothing was deleted, because the entries that it names are unknown") from err
+        entries.update(match[0] for match in ENTRY_NAME.finditer(text))
+    return entries
 
 
 def find_named_entries(runs: Path) -> dict[str, set[str]]:

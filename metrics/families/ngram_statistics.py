@@ -17,13 +17,13 @@ from openended.metrics.families.text import divide_known
 CELLS = 1 << 22  # size of a table (n-grams × subsets) that is computed at a time
 
 
-def mean_without_nan(values: F64) -> float:
+def average_known(values: F64) -> float:
     """Return the mean of the numbers that are not NaN; NaN if none is left."""
     finite = values[~np.isnan(values)]
     return float(finite.mean()) if len(finite) else float("nan")
 
 
-def distinct_share_by_text(index: NgramIndex, order: int) -> F64:
+def compute_distinct_shares(index: NgramIndex, order: int) -> F64:
     """Return the share of distinct n-grams in each text, shape (n,); NaN for texts shorter than `order`."""
     return 1.0 - divide_known(index.repeats(order), index.sizes(order))
 
@@ -34,13 +34,13 @@ def compute_pooled_repeats(index: NgramIndex, order: int) -> float:
     return int(index.repeats(order).sum()) / total if total else float("nan")
 
 
-def simctg_percent(index: NgramIndex, order: int) -> float:
+def compute_simctg_percent(index: NgramIndex, order: int) -> float:
     """Return rep-n in percent, rounded as in SimCTG; `index` must hold the texts without their last token."""
     share = 1.0 - compute_pooled_repeats(index, order)
     return round(100.0 * (1.0 - share), 2)
 
 
-def entropy_by_text(index: NgramIndex, order: int) -> F64:
+def compute_text_entropies(index: NgramIndex, order: int) -> F64:
     """Entropy of the n-grams of each text, shape (n,), nats; NaN for texts shorter than `order`."""
     weighted = np.zeros(len(index))
     for runs in index.run_blocks(order):

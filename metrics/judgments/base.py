@@ -195,7 +195,7 @@ def agreement(ratings: F64) -> float:
 
     Returns:
         Alpha, at most 1 (full agreement), 0 by chance; NaN where it does not exist: no text was rated twice, all
-        ratings are equal, or they take more than 100 values and are no levels.
+        ratings are equal, or they take more than 100 distinct values.
 
     Source: Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability"; computed by the package `krippendorff`.
     """

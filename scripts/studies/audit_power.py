@@ -120,7 +120,7 @@ HONEST_DECODERS = (
 )  # fmt: skip
 HALF_DECODERS = "nucleus,p=0.95", "top_k,k=50", "min_p,p=0.1"
 Audited = tuple[tuple[Engine, ...], Engine]
-"""Engines of equal parts of the texts, and the requested engine."""
+"""Engines that each write an equal part of the texts, and the engine that was requested."""
 FAULTY: Mapping[str, Audited] = {
     **{
         f"hidden {words.partition(',')[2]}": ((Engine(decoder=words),), Engine())
@@ -139,7 +139,7 @@ FAULTY: Mapping[str, Audited] = {
     "logits with new noise of 0.1 for every token": ((Engine(new_noise=NOISE),), Engine()),
     "chat template applied twice": ((Engine(templates=2),), Engine(templates=1)),
 }
-"""Faults, at temperature 1 without truncation unless it needs another decoder."""
+"""Name of a fault → its engines, at temperature 1 without truncation unless the fault needs another decoder."""
 HONEST_ENGINES = {words: ((Engine(decoder=words),), Engine(decoder=words)) for words in HONEST_DECODERS}
 HALF_ENGINES: Mapping[str, Audited] = {
     f"{dtype}, {reference} reference, {words}": (

@@ -603,15 +603,15 @@ def test_memory_stays_a_small_multiple_of_the_tokens():
 
 @pytest.mark.parametrize("chunk", [1 << 4, 1 << 20])
 def test_no_statistic_depends_on_how_runs_are_cut(chunk, monkeypatch):
-    from openended.metrics.repetition import self_repetition_by_text
+    from openended.metrics.repetition import compute_self_repetition
 
     rng = np.random.default_rng(4)
     rows = Ragged.from_rows((rng.integers(0, 5, n) for n in rng.integers(0, 30, 40)), np.int64)
     whole = NgramIndex(rows)
-    want = [bleu_by_text(whole, 4), bleu_by_text(whole, 4, num_references=9), self_repetition_by_text(whole, 2)]
+    want = [bleu_by_text(whole, 4), bleu_by_text(whole, 4, num_references=9), compute_self_repetition(whole, 2)]
     monkeypatch.setattr(ngram_index, "CHUNK", chunk)
     cut = NgramIndex(rows)
     assert (len(list(cut.run_blocks(2))) == 1) == (chunk > 16), "a small corpus is one block"
-    made = [bleu_by_text(cut, 4), bleu_by_text(cut, 4, num_references=9), self_repetition_by_text(cut, 2)]
+    made = [bleu_by_text(cut, 4), bleu_by_text(cut, 4, num_references=9), compute_self_repetition(cut, 2)]
     for one, other in zip(made, want, strict=True):
         assert np.array_equal(one, other)

@@ -262,7 +262,7 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
             raise core.SpecError(f"{word} is a metric: type --metrics {word}")
         parts = path.split(",") if has_name else word.split(",")
         if len(parts) > 1 and all(Path(part).exists() for part in parts):
-            raise core.SpecError(f"{word}: files are separated by blanks: {' '.join(parts)}")
+            raise core.SpecError(f"{word}: separate files by spaces: {' '.join(parts)}")
         paths.append(path if has_name else word)
         names.append(name if has_name else "")
     nameless = [path for name, path in zip(names, paths, strict=True) if not name]

@@ -186,7 +186,8 @@ class Composer:
         if search_option and config.hydra.runtime.choices.get(SWEEPER) != OPTUNA:
             from openended.harness.app.hydra.foreign_options import explain_foreign_option
 
-            of_run = explain_foreign_option(search_option, "", config)
+            word = typed[options.index(search_option)]
+            of_run = explain_foreign_option(search_option, word.partition("=")[2], config)
             hint = f"; of a run: {of_run}" if of_run else ""
             raise SpecError(f"{search_option}= is an option of a search: add -m {SWEEPER}={OPTUNA}{hint}")
         self._command = config

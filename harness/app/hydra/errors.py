@@ -47,7 +47,8 @@ def explain(err: BaseException) -> str:
         if group == "metric":
             return f"{several[1]}: the metrics of a run are a list; type metric=[{names}]"
         if hint := explain_foreign_option(group, names, {line.partition(":")[0] for line in core.list_options()}):
-            return f"no option {group!r}; {hint}, after -m: several values are a grid"
+            is_option = hint.startswith("type ") and "=" in hint
+            return f"no option {group!r}; {hint}{' and add -m: several values are a grid' if is_option else ''}"
         return f"{several[1]}: several values are a grid: add -m, as in openended -m {several[1]}"
     if merged := _MERGED.match(str(err)):
         cause = err.__cause__
@@ -115,8 +116,8 @@ def _iterate_options(path: str, node: object) -> Iterator[str]:
 def _find_owners(key: str, config: Mapping[str, Any], *, has_metric: bool) -> str:
     """Name the choices that have an option which the selected one lacks: `; it is an option of decoder=nucleus`."""
     group, _, option = key.partition(".")
-    if group == "decoder" and config["decoder"].get("name") == "user_processor":
-        return "; what a file defines takes no options: define one for each setting, as STRONG = MyProcessor(0.9)"
+    if group == "decoder" and (config.get("decoder") or {}).get("name") == "user_processor":
+        return "; a decoder from a file takes no options; define one for each setting, as STRONG = MyProcessor(0.9)"
     if group == "metric":
         name = option.partition(".")[0]
         return f"; add {name} to metric=[…]" if name in core.list_bundled_choices(group) and not has_metric else ""
@@ -166,7 +167,7 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
                 "prompt is the beginning of the text, or without prompts task=texts"
             )
         if group == "decoder" and choice.endswith(".py"):
-            return f"no decoder {choice!r}: what it defines is named after a colon, as decoder={choice}:NAME"
+            return f"no decoder {choice!r}: name what the file defines: decoder={choice}:NAME"
         if broken := core.find_broken_plugin(group, choice):
             return f"{group} {choice!r} is a plug-in that cannot be used: {broken}"
         if group in ("model", "scorer", "embedder", "scoring"):
@@ -214,7 +215,7 @@ def explain_missing_equals(word: str) -> str:
     elif line := next((line for line in core.list_options() if line.startswith(f"{word}:")), None):
         hint = f"type {word}={'true' if line.startswith(f'{word}: false') else 'VALUE'}"
     elif word.replace(".", "").isdecimal():
-        hint = "several values of an option are separated by commas, without blanks"
+        hint = "several values of an option are separated by commas, without spaces"
     elif word in core.GROUPS:
         hint = f"type {word}=NAME; openended list {word} has the names"
     else:

@@ -318,7 +318,7 @@ class BatchRows:
     def begin(
         self, order: TextOrder | str | None, tokens: Sequence[int] = (), prompt: Sequence[int] | None = ()
     ) -> TextInBatch | None:
-        """Return a text that comes into the batch; None for one of another user."""
+        """Return the state of a text that enters the batch; None if its request has no order of the harness."""
         if order is None:
             return None
         if isinstance(order, str):

@@ -202,7 +202,10 @@ def _test_over_replicates(results: Results, a: SystemValue, b: SystemValue) -> S
 def load_estimates(
     results: Results, a: SystemValue, b: SystemValue
 ) -> tuple[tuple[float, float], list[Replicates | None]]:
-    """Return values and replicates of two systems: those of a space that both share, else the printed ones."""
+    """Return values and replicates of two systems.
+
+    They are those of a space that both share where both have printed replicates, else the printed ones.
+    """
     printed = [measured.load_replicates(results, item) for item in (a, b)]
     if a.signature == b.signature and None not in printed:
         first, second = (measured.find_joint_estimate(results, item) for item in (a, b))

@@ -95,9 +95,12 @@ def rank_as_in_table(values: Sequence[SystemValue], layout: Layout) -> Sequence[
     """Return values whose systems are sorted as a layout names the values of an axis, and others after these."""
     names = {axis: layout.list_values(axis) for axis in (*layout.order, *layout.names)}
 
-    def rank(item: SystemValue, axis: str) -> dict[str, int]:
+    def rank(item: SystemValue, axis: str) -> dict[str, float]:
+        if axis not in item.axes:
+            return {}
         name = find_name(names[axis], axis, item.axes)
-        return {item.axes[axis]: names[axis].index(name)} if name is not None else {}
+        after = len(names[axis]) + measured.find_typed_rank(item, axis)
+        return {item.axes[axis]: names[axis].index(name) if name is not None else after}
 
     return [replace(item, ranks={**item.ranks, **{axis: rank(item, axis) for axis in names}}) for item in values]
 

@@ -147,7 +147,7 @@ class Part(NamedTuple):
         is_compared = self.layout.analysis == "correlation" and self.layout.targets
         return select_pairs(self.values, self.layout.targets, companions=False) if is_compared else []
 
-    def convert(self, items: Sequence[SystemValue]) -> Sequence[SystemValue]:
+    def convert_values(self, items: Sequence[SystemValue]) -> Sequence[SystemValue]:
         """Return values as the layout compares them: as they are, or as logarithms."""
         return take_logarithms(items) if self.layout.gaps == "log" else items
 

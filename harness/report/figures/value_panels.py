@@ -35,7 +35,7 @@ def show_metrics(part: Part) -> Plot | None:
     """
     chosen = []  # values of the systems, all values with these options, and the options
     for metric, key in dict.fromkeys((*select_pairs(part.values), *part.targets)):
-        for options, items in _group_by_options(part.convert(part.values), metric):
+        for options, items in _group_by_options(part.convert_values(part.values), metric):
             values = [i for i in items if i.system == "model" and i.key == key and math.isfinite(i.mean)]
             chosen += [(values, items, options)] if values else []
     alike = drop_embedders([item for values, *_ in chosen for item in values], all_metrics=True)
@@ -160,7 +160,7 @@ def show_sweep(
     human value dashed. A line has the color of the system at its first point. Nothing is shown where no system has
     three values of the axis. `names`: of an axis without numbers, its values in order, with their titles.
     """
-    names, items = names or {}, part.convert(items)
+    names, items = names or {}, part.convert_values(items)
     declared = part.declaration.lines
     by_metric: list[tuple[str, list[Line]]] = []
     for pair in select_pairs(items, part.metrics):

@@ -144,7 +144,7 @@ def is_set(value: str) -> bool:
     return value.lower() not in ("", "none", "null", "false")
 
 
-def count(components: Sequence[NDArray[np.bool_]]) -> str:
+def format_count(components: Sequence[NDArray[np.bool_]]) -> str:
     """Return for how many components a claim holds as measured: `2 of 3`."""
     return f"{sum(bool(holds[0]) for holds in components)} of {len(components)}"
 
@@ -165,7 +165,7 @@ def check_trend(
     example = max(lines, key=lambda line: (len(line.points), line.label.count("nucleus")))
     first, last = (f"{i.mean:.3f} at {x:g}" for x, i in (example.points[0], example.points[-1]))
     word = "rises" if sign > 0 else "falls"
-    return join_components(f"{word} on {count(right)} lines, e.g. {example.label}: {first}, {last}", right)
+    return join_components(f"{word} on {format_count(right)} lines, e.g. {example.label}: {first}, {last}", right)
 
 
 def check_turn(sample: Sample, values: Sequence[Pair], axis: str) -> Outcome | None:
@@ -182,7 +182,7 @@ def check_turn(sample: Sample, values: Sequence[Pair], axis: str) -> Outcome | N
                 example = f"{line.label}: |gap| {', '.join(format_number(float(gap[0])) for gap in gaps)}"
     if not turns:
         return None
-    return join_components(f"turns on {count(turns)} lines, e.g. {example}", [np.logical_or.reduce(turns)])
+    return join_components(f"turns on {format_count(turns)} lines, e.g. {example}", [np.logical_or.reduce(turns)])
 
 
 def check_plateau(
@@ -221,7 +221,7 @@ def check_chat(sample: Sample, values: Sequence[Pair], sign: int) -> Outcome | N
     base, chat = pairs[0]
     example = f"{base.titles[0]} {base.mean:.3f}, {chat.titles[0]} {chat.mean:.3f}"
     word = "higher" if sign > 0 else "lower"
-    return join_components(f"{word} for {count(right)} chat models, e.g. {example}", right)
+    return join_components(f"{word} for {format_count(right)} chat models, e.g. {example}", right)
 
 
 def check_sizes(
@@ -246,7 +246,7 @@ def check_sizes(
     up = [(sample.means(b) - sample.means(a)) * sign > 0 for a, b in neighbors]
     examples = [f"{a.titles[1]} {a.titles[0]} {a.mean:.3f}, {b.titles[0]} {b.mean:.3f}" for a, b in neighbors[:2]]
     word = "higher" if sign > 0 else "lower"
-    return join_components(f"{word} in {count(up)} pairs, e.g. {'; '.join(examples)}", up)
+    return join_components(f"{word} in {format_count(up)} pairs, e.g. {'; '.join(examples)}", up)
 
 
 def correlate_ranks(first: F64, second: F64) -> F64:
@@ -371,4 +371,4 @@ def check_hidden(sample: Sample, values: Sequence[Pair]) -> Outcome | None:
     lower = [sample.means(huse) < sample.means(quality) for _, huse, quality in both]
     name, huse, quality = both[0]
     example = f"{name}: HUSE {huse.mean:.2f}, HUSE-Q {quality.mean:.2f}"
-    return join_components(f"lower for {count(lower)} systems, e.g. {example}", lower)
+    return join_components(f"lower for {format_count(lower)} systems, e.g. {example}", lower)

@@ -243,7 +243,10 @@ def measure_tokens(tokenizer: Any, text: str, ids: Sequence[int], count: int) ->
     if len(ids) != count or not count:
         return None
     stream = DecodeStream(skip_special_tokens=False)
-    pieces = [stream.step(tokenizer, token) or "" for token in ids]
+    try:
+        pieces = [stream.step(tokenizer, token) or "" for token in ids]
+    except Exception:
+        return None
     decoded = "".join(pieces)
     if text.rstrip(UNKNOWN) == decoded:  # the stream waits for the rest of a character that the text lacks
         pieces[-1] += text[len(decoded) :]

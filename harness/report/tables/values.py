@@ -250,7 +250,7 @@ class _ValueFrame:
             return make_cell(note=item.reason, source=item)
         human = find_human_value([h for h in humans if math.isfinite(h.mean)], item)
         if gap and human is None:
-            return make_cell(note=next((h.reason for h in humans if h.reason and h.pair == item.pair), NO_HUMAN))
+            return make_cell(note=_explain_missing_human(item, humans))
         interval = None if gap else find_metric_interval(item, self.part.items)
         # People's ratings have no other error: that of a metric of a judgments file is about its texts.
         is_only_error = item.family == "human" and item.seeds == 1 and math.isnan(item.metric_error)
@@ -487,3 +487,9 @@ def name_systems(
         Note(kind, text, tuple(sorted(names, key=measured.make_natural_sort_key)) if names != systems else ())
         for (kind, text), names in sorted(about.items())
     ]
+
+
+def _explain_missing_human(item: SystemValue, humans: Iterable[SystemValue]) -> str:
+    """Say why there is no human value on the data of a value."""
+    same = (human for human in humans if human.pair == item.pair and measured.has_same_data(human, item))
+    return next((human.reason for human in same if human.reason), NO_HUMAN)

@@ -131,6 +131,45 @@ def seated(slots: BatchSlots) -> list[str]:
     return [slots.prompt(i).example_id for i in range(len(slots))]
 
 
+def test_who_ends_gives_the_place_to_the_next():
+    with torch.inference_mode():
+        slots = BatchSlots([family("gpt2")], request(prompts(3, 9, 5, 7), 2))
+        assert slots.refill().fresh == [0, 1]
+        assert seated(slots) == ["t/1", "t/3"]  # the longest first
+        slots.run_step(torch.zeros(2, dtype=torch.int64))
+        slots.free([1])
+        turn = slots.refill()
+        assert (turn.fresh, turn.source) == ([1], [])
+        assert seated(slots) == ["t/1", "t/2"]
+        slots.run_step(torch.zeros(2, dtype=torch.int64))
+        assert slots.runners[0].lengths.tolist() == [10, 5]  # one goes on, one begins
+        slots.free([0, 1])
+        assert slots.refill().fresh == [0]
+        slots.free([0])
+        slots.refill()
+        assert len(slots) == 0
+
+
+def test_holes_that_nobody_fills_are_closed():
+    with torch.inference_mode():
+        slots = BatchSlots([family("gpt2")], request(prompts(4, 4, 4, 4, 2), 4))
+        slots.refill()
+        slots.run_step(torch.zeros(4, dtype=torch.int64))
+        slots.free([0, 2])
+        turn = slots.refill()
+        assert (turn.fresh, turn.source, turn.target) == ([0], [3], [2])
+        assert seated(slots) == ["t/4", "t/1", "t/3"]
+
+
+def test_every_end_token_ends_a_text_in_any_shape():
+    tokens = torch.tensor([[0, 5, 7], [9, 0, 8]])
+    expected = torch.tensor([[True, False, True], [False, True, False]])
+    assert torch.equal(token_loop.find_end_tokens((0, 7), tokens), expected)
+    assert torch.equal(token_loop.find_end_tokens((0, 7), tokens[0]), expected[0])
+
+    assert not token_loop.find_end_tokens((), torch.arange(12)).any()
+
+
 class Counting(GeneralRunner):
     """Counts what goes through the model."""
 

@@ -124,9 +124,13 @@ def test_another_study_and_lost_links(tmp_path, pool):
             read(broken, pool.key)
     rater, item = take_item(pool)
     pool.store(rater, item.task, item.lease, whole(pool), 5)
-    for choices, said in (("[1]", r"impossible answer \[1\] after 5 ms"), ("{", "not a database of answers")):
+    with sqlite3.connect(pool.path) as base:
+        (valid,) = base.execute("SELECT choices FROM answers").fetchone()
+        base.execute("UPDATE answers SET rater = CAST(rater AS BLOB)")
+    answers = ((valid, "impossible answer"), ("[1]", r"impossible answer \[1\] after 5 ms"), ("{", "not a database"))
+    for choices, said in answers:
         with sqlite3.connect(pool.path) as base:
-            base.execute("UPDATE answers SET choices = ?, rater = CAST(rater AS BLOB)", (choices,))
+            base.execute("UPDATE answers SET choices = ?", (choices,))
         with pytest.raises(DataError, match=said):
             read_database(pool.path, pool.key)
     assert stat.S_IMODE(pool.path.stat().st_mode) == 0o600

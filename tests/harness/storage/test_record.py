@@ -77,7 +77,7 @@ def test_a_result_holds_what_its_metric_says(metric: Any, key: str, best: str) -
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ([], "not a run record: expected a JSON object, got \\[\\]"),
+        ([], "not a run record: expected an object with names and values, got \\[\\]"),
         (told(schema=1), "expected record schema 4, got 1; run it again"),
         (told(created="gone"), "missing option 'created'"),
         (told(resluts=[]), "no option 'resluts'; did you mean 'results'"),

@@ -26,14 +26,12 @@ from openended.harness.storage import (
     MANIFEST,
     Recipe,
     RemoteStore,
-    RunRecord,
     Store,
     check_store,
     check_writable,
     collect_garbage,
     list_sharing_artifacts,
     read_entry,
-    save_record,
     write_examples,
 )
 
@@ -364,15 +362,14 @@ def test_gc_says_first_and_takes_only_what_is_old_or_dead(tmp_path):
 def test_gc_with_runs_takes_the_entries_that_no_record_names(tmp_path):
     store, runs = tmp_path / "store", tmp_path / "runs"
     kept, lost = entry(store, 1), entry(store, 2)
-    created = "2027-01-31T12:00:00+00:00"
-    record = RunRecord(created=created, spec={}, axes={}, inputs={"generate:x": kept.name}, results=())
-    save_record(runs / "a" / "b", record)
+    (runs / "a").mkdir(parents=True)  # of an earlier version, at another depth
+    (runs / "a" / "record.json").write_text(json.dumps({"inputs": {"generate:x": kept.name}}))
     for one in (kept, lost):
         age(one.path, 8)
     assert collect_garbage(store, runs=runs).names == (lost.name,)
     collect_garbage(store, runs=runs, delete=True)
     assert check_store(store).sound == (kept.name,)
-    (runs / "a" / "b" / "record.json").write_text("{")
+    (runs / "a" / "record.json").write_text("{")
     with pytest.raises(DataError, match="nothing was deleted"):
         collect_garbage(store, runs=runs, days=0, delete=True)
     assert kept.path.exists()

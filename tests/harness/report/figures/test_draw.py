@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,14 +13,14 @@ import pytest
 from openended.harness.core import Features, Replicates, Side, SpecError
 from openended.harness.report.build import make_tables
 from openended.harness.report.figures import draw as draw_module, drawing, matrices, people
-from openended.harness.report.figures.draw import draw_all
+from openended.harness.report.figures.draw import draw_all, rank_as_in_table
 from openended.harness.report.figures.drawing import apply_style, draw_labels, draw_plot
 from openended.harness.report.figures.interactive import describe_plot
 from openended.harness.report.figures.plot import MOST, Declaration, Panel, Plot, Series
 from openended.harness.report.tables import frontier_gaps
 from openended.harness.report.tables.frontier_gaps import find_frontiers
 from openended.harness.report.tables.pictures import COLORS, STYLES, SystemStyles, choose_style
-from openended.harness.results import Layout, filter_results, group_systems, load_layout, read_results
+from openended.harness.results import Layout, filter_results, group_systems, load_layout, read_results, sort_values
 from openended.metrics.huse import Huse, PairRatings
 from openended.metrics.mauve import Mauve
 from tests.harness.report.synthetic import draw_figure as draw, quickstart, result, store_arrays, stored, write_run
@@ -166,6 +167,11 @@ def test_systems_are_in_the_order_of_the_layout_as_in_its_table(tmp_path):
     assert [tick.get_text() for tick in ticks] == [
         f"{model} {name}" for model in ("docs-s", "docs-m") for name in names
     ]
+    # Those that the layout does not name follow as they were typed.
+    typed = [replace(value, ranks={"decoder": {"nucleus": 0, "greedy": 1}}) for value in results.values]
+    ranked = rank_as_in_table(typed, Layout(names={"decoder": {"ancestral": "Sampling"}}))
+    systems = sort_values([value for value in ranked if value.system == "model"], ["decoder"])
+    assert [*dict.fromkeys(value.axes["decoder"] for value in systems)] == ["ancestral", "nucleus", "greedy"]
 
 
 def test_figures_are_named_by_what_differs(tmp_path):
