@@ -94,6 +94,10 @@ class EmbedderSpec(Spec):
             published.max_length if self.max_length is None else self.max_length,
         )
 
+    def read_kind(self) -> Kind:
+        """Return how texts become vectors; raises `DataError` where the model's files say it and cannot be read."""
+        return self.traits.kind
+
     @property
     def title(self) -> str:
         return self.model_spec().title

@@ -282,7 +282,7 @@ class FeatureTable:
         return features
 
     def _joins_pass(self, embedder: models.EmbedderSpec, spec: models.BackendSpec | None) -> bool:
-        return _is_same_model(embedder.model_spec(), spec) and embedder.traits.kind == "causal"
+        return _is_same_model(embedder.model_spec(), spec) and self.executor.find(embedder.read_kind) == "causal"
 
     def _declare_gradients(self, source: TextRows, need: core.Need) -> LazyFeature:
         spec, further = self._choose_model(need), dict(need.options)
@@ -349,7 +349,7 @@ class FeatureTable:
             inputs = {"scorer": partial(digest_model, spec), **_get_chat(source, spec)}
         if embedder is not None:
             inputs["embedder"] = partial(digest_model, embedder)
-        is_sentence = embedder is not None and embedder.traits.kind == "sentence"
+        is_sentence = embedder is not None and self.executor.find(embedder.read_kind) == "sentence"
         make = self.reader.write_sentences if is_sentence else self.reader.write_pass
         write = partial(make, text_pass=text_pass, title=f"read {source.title}")
         of_vectors = embedder is not None and not text_pass.losses

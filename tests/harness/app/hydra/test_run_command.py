@@ -135,9 +135,16 @@ def test_a_hundred_and_forty_jobs_of_a_paper_are_one_short_table(away, capsys, m
     assert "generate   700,000 texts, at most 692,300,000 tokens" in lines
     assert sum(line.startswith("  hf download openai-community/gpt2-xl --revision ") for line in lines) == 1
     assert sum(line.startswith("  curl -fL ") and "webtext.test.jsonl" in line for line in lines) == 1
-    assert any(line.startswith("  openai-community/gpt2-xl: model; 1,600 M parameters, 6.4 GB") for line in lines)
+    assert "  openai-community/gpt2-xl: model; size not known; missing" in lines
     assert any(line.startswith("time       unknown") for line in lines)
     assert not list(away.iterdir()), "a plan writes nothing"
+
+
+def test_a_plan_names_an_embedder_that_is_not_on_this_machine(away, capsys, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert exit_code(cli.main, "embedder=minilm", *PLANNED, "plan_only=true") == 0
+    said = capsys.readouterr().out
+    assert "  hf download sentence-transformers/all-MiniLM-L6-v2" in said
 
 
 def test_the_same_for_programs(away, capsys):
