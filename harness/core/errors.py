@@ -84,12 +84,10 @@ def suggest(word: str, choices: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     is_typo = bool(nearest) and difflib.SequenceMatcher(None, word.lower(), nearest[0]).ratio() > 0.8
     close = nearest if is_typo else with_word or nearest
-    quoted = [repr(by_lower[name]) for name in close[:3]] + ["…"] * (len(close) > 3)
-    return (
-        f"; did you mean {', '.join([*quoted[:-2], ' or '.join(quoted[-2:])])}?"
-        if close
-        else f"; known: {', '.join(names)}"
-    )
+    if not close:
+        return f"; known: {', '.join(names)}"
+    *first, last = [*(repr(by_lower[name]) for name in close[:3]), *["…"] * (len(close) > 3)]
+    return f"; did you mean {' or '.join(filter(None, [', '.join(first), last]))}?"
 
 
 def find_spelling(word: str, choices: Iterable[str]) -> str | None:

@@ -23,6 +23,7 @@ from openended.harness.imported import formats
 from openended.harness.imported.download import ARCHIVES, unpack
 from openended.harness.imported.fields import IDS_FIELD, Cells, ReadSummary, Records
 from openended.harness.imported.memory_limit import limit_memory
+from openended.harness.models import WEIGHTS
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,6 @@ _NO_FILES_OF_TEXTS = (
 )  # fmt: skip
 TEXT, LINE, BLOCK = "text", "line", "block"  # fields of plain text: what it seems to be, its lines, its blocks
 _NPZ_FIELD = "samples"
-_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")  # of a folder with a model
 _ROWS_AT_ONCE, _DECODED = 64, 1 << 30  # rows of Parquet that are decoded together, and bytes that they may take
 _MOST_EXPANDED, _LEAST_REFUSED = 500, 1 << 28  # a file that grows by more, to more bytes, is refused
 _SEPARATOR = re.compile(
@@ -83,7 +83,7 @@ def list_files(path: Path) -> list[Path]:
             hint = f"; a dataset of the hub is typed hf://datasets/{path}" if is_id else ""
             raise DataError(f"no such file: {path}{hint}")
         return matches
-    if any((path / name).is_file() for name in _WEIGHTS):
+    if any((path / name).is_file() for name in (*WEIGHTS, "pytorch_model.bin")):
         raise DataError(f"{path}: a folder with a model, expected texts; a model is typed as model= or --scoring")
     ways: tuple[tuple[Callable[[], Iterable[Path]], tuple[str, ...]], ...] = (
         (path.iterdir, KINDS), (path.iterdir, (".json",)), (partial(path.rglob, "[!.]*"), KINDS)

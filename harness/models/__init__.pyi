@@ -13,7 +13,7 @@ from .failures import (
     is_out_of_memory as is_out_of_memory,
 )
 from .families import get_body as get_body, is_encoder as is_encoder, rescale_logits as rescale_logits
-from .files import ModelSize as ModelSize
+from .files import WEIGHTS as WEIGHTS, ModelSize as ModelSize
 from .forward import (
     ForwardRow as ForwardRow,
     Pool as Pool,

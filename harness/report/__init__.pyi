@@ -30,7 +30,7 @@ from .build import (
     write_rater_table as write_rater_table,
     write_table as write_table,
 )
-from .exports.formats import FORMATS as FORMATS, export_results as export_results
+from .exports.formats import FORMATS as FORMATS, TABLES_HINT as TABLES_HINT, export_results as export_results
 from .figures.draw import draw_plots as draw_plots, draw_search as draw_search
 from .frequency import write_frequency_files as write_frequency_files
 from .tables.compare import format_worsening as format_worsening

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from openended.harness import core
 from openended.harness.core import OUTPUTS, Arguments, DataError, SpecError, StoreError, make_main
-from openended.harness.report import FORMATS, export_results
+from openended.harness.report import FORMATS, TABLES_HINT, export_results
 from openended.harness.results import read_grids, resolve_report_request
 from openended.harness.storage import find_named_entries
 
 MAX_LISTED_FILES = 10
 _EXAMPLE = "openended export p-sweep p-sweep.zip"
-_TABLES = "tables (.md, .tex, .csv) are written by openended report NAME"
 _ARGUMENTS: Arguments = {
     "name": {"help": "of runs: name=…, experiment=…"},
     "archive": {"type": Path, "nargs": "?", "metavar": "ARCHIVE|FOLDER",
@@ -59,7 +58,7 @@ def _export_archive(args: argparse.Namespace) -> None:
     if args.archive.name in FORMATS:
         raise SpecError(f"archive: {args.archive} is a format: type --format {args.archive}, or a name of a .zip")
     if args.archive.suffix not in ("", ".zip"):
-        raise SpecError(f"archive: expected a name that ends in .zip, got {str(args.archive)!r}; {_TABLES}")
+        raise SpecError(f"archive: expected a name that ends in .zip, got {str(args.archive)!r}; {TABLES_HINT}")
     for option, value in (("--organization", args.organization), ("--dataset", args.dataset)):
         if value is not None:
             raise SpecError(f"{option} has no effect on an archive; add --format or leave it out")

@@ -11,6 +11,7 @@ from openended.harness.report.exports.texts import METADATA, write_croissant
 from openended.harness.report.output_folder import replace_folder
 from openended.harness.results import read_results, write_frame
 
+TABLES_HINT = "tables (.md, .tex, .csv) are written by openended report NAME"
 FORMATS = {
     "eee": "Every Eval Ever: one JSON file per run, with its texts",
     "hub": ".eval_results for model repositories of the Hub; needs --dataset",
@@ -42,10 +43,7 @@ def export_results(
         HarnessError: If the format is unknown, there are no readable runs or the folder cannot be written.
     """
     if file_format not in FORMATS:
-        raise SpecError(
-            f"--format: no format {file_format!r}{suggest(file_format, FORMATS)}; "
-            "tables (.md, .tex, .csv) are written by openended report NAME"
-        )
+        raise SpecError(f"--format: no format {file_format!r}{suggest(file_format, FORMATS)}; {TABLES_HINT}")
     if file_format == "hub" and dataset is None:
         raise SpecError("--format hub: results on the Hub are filed under a dataset: add --dataset OWNER/NAME")
     results = read_results(paths)

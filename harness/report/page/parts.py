@@ -245,7 +245,7 @@ def measure_tokens(tokenizer: Any, text: str, ids: Sequence[int], count: int) ->
     stream = DecodeStream(skip_special_tokens=False)
     try:
         pieces = [stream.step(tokenizer, token) or "" for token in ids]
-    except Exception:
+    except Exception:  # the package has no type of its own for bytes that are no character
         return None
     decoded = "".join(pieces)
     if text.rstrip(UNKNOWN) == decoded:  # the stream waits for the rest of a character that the text lacks
