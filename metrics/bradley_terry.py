@@ -225,7 +225,6 @@ class BradleyTerry(core.JudgmentMetric):
     version = 4
     bounds = (-np.inf, np.inf)
     titles = {"bradley_terry": "Bradley-Terry"}
-    without_rows = "a judgment compares two texts, and a score rests on those of all systems"
 
     system: str | None = None
     """Whose score is the value; null: the run's, by judgment_players; of a file alone the best model's."""
@@ -313,7 +312,13 @@ class BradleyTerry(core.JudgmentMetric):
         at = players.index(player) if player else max(rivals, key=lambda i: float(arrays[f"{first}scores"][i]))
         values["bradley_terry"] = float(arrays[f"{first}scores"][at])
         sd["bradley_terry"] = float(arrays[f"{first}std_errors"][at])
+        criterion = criteria[0]  # of the primary value
+        rows = [row for row in comparisons.rows if criterion in (None, row.criterion)] if player else []
+        won = files.average_outcomes(rows, str(player), features.model.ids)
+        by_text = {"bradley_terry": won} if np.isfinite(won).any() else {}
         # The same words for every system of the file: tables show them once.
         whose = f"each system{f' for {first[:-1]}' if first else ''}" if player else f"{first}{players[at]}"
         notes.append(f"bradley_terry is the score of {whose}; its sd is a standard error ({how})")
-        return self.result(features, "bradley_terry", values, notes=notes, arrays=arrays, sd=sd, invented=invented)
+        return self.result(
+            features, "bradley_terry", values, notes=notes, per_example=by_text, arrays=arrays, sd=sd, invented=invented
+        )

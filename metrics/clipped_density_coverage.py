@@ -19,11 +19,11 @@ from dataclasses import replace
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import F64, I64, Features, Floats, MetricResult, Plan, UndefinedMetric
+from openended.harness.core import F64, I64, Features, Floats, MetricResult, Plan, UndefinedMetric, check_arguments
 from openended.metrics._embeddings import neighbors
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics._embeddings.neighbors import DistancePoints, NearestPoints, Points, center_points
-from openended.metrics.families import Mask, ReplicatesByName, TwoSample, Values, align_values, check_arguments
+from openended.metrics.families import Mask, ReplicatesByName, TwoSample, Values, align_values
 
 
 @check_arguments

@@ -14,8 +14,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from openended.harness import core
 from openended.harness.core import Features, Metric, MetricResult, Need, Plan, Scope, UndefinedMetric, metric, ranged
-from openended.metrics.families import ReplicatesByName, check_arguments
+from openended.metrics.families import ReplicatesByName
 
 _WINDOW = 1 << 15  # bytes that DEFLATE looks back
 _BLOCKS = 100  # of texts, for the interval
@@ -23,7 +24,7 @@ _LEAST = 5  # prompts per block, if there are ten blocks: smaller blocks add les
 _GZIP = 16 + zlib.MAX_WBITS  # zlib's way to ask for a gzip frame
 
 
-@check_arguments
+@core.check_arguments
 def compression_ratio(texts: Iterable[str], *, level: int = 9) -> float:
     """Compute bytes of the texts over bytes of the compressed texts (Shaib et al. 2024, section 3).
 

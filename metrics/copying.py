@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import F64, I64, Features, Floats, MetricResult, UndefinedMetric
+from openended.harness.core import F64, I64, Features, Floats, MetricResult, UndefinedMetric, check_arguments
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import Mask, TwoSample, align_values, check_arguments, sort_ids
+from openended.metrics.families import Mask, TwoSample, align_values, sort_ids
 
 _LEAST = 5  # model and test texts of a cell
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, make_random_stream
-from openended.metrics.families import Values, check_arguments
+from openended.harness.core import F64, check_arguments, make_random_stream
+from openended.metrics.families import Values
 
 Method = Literal["spearman", "kendall"]
 

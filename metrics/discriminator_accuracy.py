@@ -10,17 +10,17 @@ Source: Pillutla et al. 2021, appendix C (discriminator with split and cross-val
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openended.harness import core
-from openended.harness.core import F64, I64, Features, Floats, MetricResult, UndefinedMetric, ranged
+from openended.harness.core import F64, I64, Features, Floats, MetricResult, UndefinedMetric, check_arguments, ranged
 from openended.metrics._embeddings.blocks import check_sides, limit_magnitude
-from openended.metrics.families import Mask, TwoSample, Values, check_arguments, sort_order
+from openended.metrics.families import ComparisonMetric, Mask, TwoSample, Values, sort_order
 
 _PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths that are tried
 
@@ -69,8 +69,8 @@ class ClassifierPredictions:
     def count(self) -> int:
         return sum(len(correct) for _, correct in self.sides)
 
-    def score(self, human: core.Weights, model: core.Weights) -> F64:
-        """Weigh the held-out texts, for the classifier as it is."""
+    def weigh(self, human: core.Weights, model: core.Weights) -> F64:
+        """Return the accuracy of weighted sets of the held-out texts, for the classifier as it is."""
         weighed = zip(self.sides, (human, model), strict=True)
         shares = [core.average(correct.astype(np.float64), weights[:, rows]) for (rows, correct), weights in weighed]
         return np.asarray((shares[0] + shares[1]) / 2)
@@ -142,18 +142,39 @@ def split_by_prompt(
     return parts
 
 
+class AccuracyMetric(ComparisonMetric):
+    """Held-out accuracy, model against human: `prepare` returns the name of each value and its predictions."""
+
+    direction: ClassVar[core.Direction] = "lower"
+    bounds = (0.0, 1.0)
+    resampling: ClassVar[core.Scheme] = "bootstrap"
+    targets = {"accuracy*": 0.5}  # chance
+
+    def evaluate(self, features: Features, prepared: Mapping[str, ClassifierPredictions]) -> MetricResult:
+        values = {name: predictions.accuracy for name, predictions in prepared.items()}
+        rows = {name: predictions.align_errors(features.model) for name, predictions in prepared.items()}
+        first = next(iter(prepared.values()))
+        chosen = "" if math.isnan(first.penalty) else f" C={first.penalty:g} by cross-validation;"
+        notes = [f"{first.count} held-out texts;{chosen} 0.5 is chance"]
+        return self.result(features, next(iter(values)), values, notes=notes, per_example=rows)
+
+    def rows_of(self, key: str, result: MetricResult) -> None:
+        """A classifier's answers to held-out texts are few, and vary on both sides."""
+
+    def score(
+        self, prepared: Mapping[str, ClassifierPredictions], human: core.Weights, model: core.Weights, /
+    ) -> dict[str, F64]:
+        return {name: predictions.weigh(human, model) for name, predictions in prepared.items()}
+
+
 @core.metric
-class DiscriminatorAccuracy(TwoSample):
+class DiscriminatorAccuracy(AccuracyMetric, TwoSample):
     """Held-out accuracy of a linear classifier, model against human (Pillutla et al. 2021, appendix C)."""
 
     name = "discriminator_accuracy"
     synonyms = ("c2st", "classifier_two_sample")
     version = 3
-    direction = "lower"
-    bounds = (0.0, 1.0)
     titles = {"accuracy": "Disc. acc."}
-    resampling = "bootstrap"
-    targets = {"accuracy": 0.5}  # chance
 
     most = 100_000  # float64 copies of all rows, and hundreds of passes over them
     test_share: float = ranged(0.2, "(0, 1)", "a share in (0, 1)")
@@ -163,17 +184,7 @@ class DiscriminatorAccuracy(TwoSample):
     seed: int = ranged(25, "[0, inf)", "at least 0")
     """Seed of the split; as MAUVE."""
 
-    def prepare(self, features: Features) -> ClassifierPredictions:
+    def prepare(self, features: Features) -> Mapping[str, ClassifierPredictions]:
         human, model = self.pair(features)
-        return _classify(human, model, self.test_share, self.folds, self.seed, self.list_rows(features, None))
-
-    def evaluate(self, features: Features, prepared: ClassifierPredictions) -> MetricResult:
-        notes = [f"{prepared.count} held-out texts; C={prepared.penalty:g} by cross-validation; 0.5 is chance"]
-        rows = {"accuracy": prepared.align_errors(features.model)}
-        return self.result(features, "accuracy", {"accuracy": prepared.accuracy}, notes=notes, per_example=rows)
-
-    def rows_of(self, key: str, result: MetricResult) -> None:
-        """A classifier's answers to held-out texts are few, and vary on both sides."""
-
-    def score(self, prepared: ClassifierPredictions, human: core.Weights, model: core.Weights, /) -> dict[str, F64]:
-        return {"accuracy": prepared.score(human, model)}
+        groups = self.list_rows(features, None)
+        return {"accuracy": _classify(human, model, self.test_share, self.folds, self.seed, groups)}

@@ -24,9 +24,9 @@ from typing import Literal
 import numpy as np
 
 import openended.metrics.families.ngram_statistics as statistics
-from openended.harness.core import F64, Features, MetricResult, Scheme, Weights, average, metric, weigh
+from openended.harness.core import F64, Features, MetricResult, Scheme, Weights, average, check_arguments, metric, weigh
 from openended.metrics import families
-from openended.metrics.families import NgramIndex, Sequences, check_arguments, index_of
+from openended.metrics.families import NgramIndex, Sequences, index_of
 
 Variant = Literal["corpus", "li", "hapax", "per_doc", "simctg", "ngd"]
 
@@ -129,6 +129,7 @@ class DistinctN(families.TextMetric):
         rows = {f"distinct_{order}": self._explain_rows(prepared.index, order) for order in self.orders}
         if self.variant == "ngd":
             values["ngram_diversity"] = float(np.nansum(list(values.values())))
+            rows["ngram_diversity"] = np.sum(list(rows.values()), axis=0)
             primary = "ngram_diversity"
         return self.report(features, prepared, primary, values, rows)
 

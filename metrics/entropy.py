@@ -19,8 +19,8 @@ from typing import Literal
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import F64, Features, MetricResult, Weights, metric, weigh
-from openended.metrics.families import Corpus, TextMetric, check_arguments, declare_orders, require_defined
+from openended.harness.core import F64, Features, MetricResult, Weights, check_arguments, metric, weigh
+from openended.metrics.families import Corpus, TextMetric, declare_orders, require_defined
 from openended.metrics.families.ngram_statistics import average_known, compute_text_entropies, iterate_counts
 from openended.metrics.families.ngrams import NgramIndex, Sequences, index_of
 

@@ -12,10 +12,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from openended.harness import core
-from openended.harness.core import Features, MetricResult, Need, Scope, UndefinedMetric, metric, option, ranged
-from openended.metrics.discriminator_accuracy import ClassifierPredictions, split_by_prompt
-from openended.metrics.families import ComparisonMetric
+from openended.harness.core import Features, Need, Scope, UndefinedMetric, metric, option, ranged
+from openended.metrics.discriminator_accuracy import AccuracyMetric, ClassifierPredictions, split_by_prompt
 
 LEAST = 10  # texts per side
 TITLES = {
@@ -29,15 +27,11 @@ def _get_short_name(path: str) -> str:
 
 
 @metric
-class FinetunedDiscriminator(ComparisonMetric):
+class FinetunedDiscriminator(AccuracyMetric):
     """Held-out accuracy of fine-tuned language models, model against human (Pillutla et al. 2021, Table 10)."""
 
     name = "finetuned_discriminator"
     family = "two_sample"
-    direction = "lower"
-    bounds = (0.0, 1.0)
-    resampling = "bootstrap"
-    targets = {"accuracy_*": 0.5}  # chance
     titles = {f"accuracy_{model}": f"Disc. acc. {title}" for model, title in TITLES.items()}
 
     classifiers: tuple[str, ...] = option(
@@ -84,17 +78,3 @@ class FinetunedDiscriminator(ComparisonMetric):
             predictions = ClassifierPredictions(((splits[0][2], human), (splits[1][2], model)))
             results[f"accuracy_{_get_short_name(path)}"] = predictions
         return results
-
-    def evaluate(self, features: Features, prepared: Mapping[str, ClassifierPredictions]) -> MetricResult:
-        values = {key: predictions.accuracy for key, predictions in prepared.items()}
-        notes = [f"{next(iter(prepared.values())).count} held-out texts; 0.5 is chance"]
-        rows = {key: predictions.align_errors(features.model) for key, predictions in prepared.items()}
-        return self.result(features, next(iter(values)), values, notes=notes, per_example=rows)
-
-    def rows_of(self, key: str, result: MetricResult) -> None:
-        """A classifier's answers to held-out texts are few, and vary on both sides."""
-
-    def score(
-        self, prepared: Mapping[str, ClassifierPredictions], human: core.Weights, model: core.Weights, /
-    ) -> dict[str, core.F64]:
-        return {key: predictions.score(human, model) for key, predictions in prepared.items()}

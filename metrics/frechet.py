@@ -18,9 +18,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from openended.harness import core
 from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, metric, option, ranged
 from openended.metrics._embeddings.blocks import blocks, check_sides, moments, project_pair
-from openended.metrics.families import ReplicatesByName, TwoSample, Values, align_values, check_arguments
+from openended.metrics.families import ReplicatesByName, TwoSample, Values, align_values
 
 Shrinkage = Literal["none", "ledoit_wolf"]
 
@@ -31,7 +32,7 @@ _MOST_LOST = 1e-11
 _MOST_WORK = 1e9
 
 
-@check_arguments
+@core.check_arguments
 def frechet_distance(
     *, human: Floats, model: Floats, shrinkage: Shrinkage = "none", pca_share: float | None = None
 ) -> float:
@@ -54,7 +55,7 @@ def frechet_distance(
     return _compute_distance(human, model, shrinkage)
 
 
-@check_arguments
+@core.check_arguments
 def frechet_infinity(
     *, human: Floats, model: Floats, sizes: int = 15, draws: int = 5, shrinkage: Shrinkage = "none",
     pca_share: float | None = None, seed: int = 25,

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openended.harness import core
-from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights
-from openended.metrics.families import Losses, check_arguments, corpus_of, divide_known, pack_losses
+from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights, check_arguments
+from openended.metrics.families import Losses, corpus_of, divide_known, pack_losses
 from openended.metrics.families.ngram_statistics import average_known, compute_text_entropies
 from openended.metrics.families.ngrams import CHUNK, blocks
 

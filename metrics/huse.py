@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openended.harness import core
-from openended.harness.core import F64, HUMAN, I64, DataError, Features, Need, UndefinedMetric, ranged
+from openended.harness.core import F64, HUMAN, I64, DataError, Features, Need, UndefinedMetric, check_arguments, ranged
 from openended.metrics import judgments as files
-from openended.metrics.families import Values, check_arguments
+from openended.metrics.families import Values
 from openended.metrics.judgments import Empty, FileRow, Judgments
 
 Ties = Literal["include", "exclude"]

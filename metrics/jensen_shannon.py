@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, Features, MetricResult, metric
-from openended.metrics.families import PositionValues, TeacherForced, check_arguments, probabilities, read_next_token
+from openended.harness.core import F64, Features, MetricResult, check_arguments, metric
+from openended.metrics.families import PositionValues, TeacherForced, probabilities, read_next_token
 
 Base = Literal["e", "2"]
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Weights, metric, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, Weights, check_arguments, metric, ranged
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import TwoSample, Values, align_values, check_arguments
+from openended.metrics.families import TwoSample, Values, align_values
 
 _BLOCK = 1024
 

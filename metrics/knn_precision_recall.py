@@ -15,11 +15,11 @@ from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import F64, I64, Features, Floats, MetricResult, Weights, metric, ranged
+from openended.harness.core import F64, I64, Features, Floats, MetricResult, Weights, check_arguments, metric, ranged
 from openended.metrics._embeddings import neighbors
-from openended.metrics._embeddings.blocks import Rows, blocks, check_sides, project_pair
+from openended.metrics._embeddings.blocks import Rows, check_sides, project_pair, scale_rows
 from openended.metrics._embeddings.neighbors import NearestPoints, Points
-from openended.metrics.families import TwoSample, Values, align_values, check_arguments
+from openended.metrics.families import TwoSample, Values, align_values
 
 RowScale = Literal["with_pca", "l2", "none"]
 
@@ -58,7 +58,7 @@ def _project(*, human: Floats, model: Floats, k: int, explained_variance: float 
     if explained_variance is not None:
         human, model = project_pair(human=human, model=model, share=explained_variance, rows=scale)
     elif scale == "l2":
-        human, model = (np.vstack([block for _, block in blocks(side, "l2")]) for side in (human, model))
+        human, model = scale_rows(human), scale_rows(model)
     return neighbors.center_points(human, model)
 
 

@@ -21,12 +21,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Scheme, Weights, metric, ranged
-from openended.metrics._embeddings.blocks import blocks, check_sides
+from openended.harness.core import F64, Features, Floats, MetricResult, Scheme, Weights, check_arguments, metric, ranged
+from openended.metrics._embeddings.blocks import check_sides, scale_rows
 from openended.metrics._mauve import quantizers, scores as mauve_scores
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName, Training, UnitNorm
 from openended.metrics._mauve.scores import DIRECTIONS, RANGES, TITLES, Curve, Smoothing, mauve_of_cells
-from openended.metrics.families import CellCounts, Clusterings, Quantized, Values, check_arguments
+from openended.metrics.families import CellCounts, Clusterings, Quantized, Values
 
 Summary = Literal["area", "mid_point", "js", "integral"]
 PRIMARY: Mapping[Summary, str] = {
@@ -80,11 +80,12 @@ def mauve(
         restarts=restarts, max_iter=max_iter, unit_norm=unit_norm, training=training, pca_max_data=pca_max_data,
     )  # fmt: skip
     model_cells, human_cells = cluster(seed)([model, human])
-    return mauve_of_cells(
+    scores = mauve_of_cells(
         human=human_cells, model=model_cells, num_buckets=buckets, smoothing=smoothing,
         seen_only=quantizers.counts_seen_cells(quantizer), scaling_factor=scaling_factor, curve=curve,
         curve_points=curve_points,
     )  # fmt: skip
+    return Values(scores)
 
 
 @metric
@@ -139,7 +140,8 @@ class Mauve(Quantized):
         result = self.average_cells(features, prepared, self._score_cells)
         distinguishing = find_distinguishing_cells(human, model, cells)
         arrays = {**result.arrays, "human_cells": np.asarray(cells.human, dtype=np.int64), **distinguishing}
-        return replace(result, primary=PRIMARY[self.summary], arrays=arrays, notes=tuple(notes))
+        primary, rows = PRIMARY[self.summary], result.per_example["mauve"]
+        return replace(result, primary=primary, per_example={primary: rows}, arrays=arrays, notes=tuple(notes))
 
     def _score_cells(self, cells: CellCounts) -> tuple[dict[str, float], dict[str, NDArray[Any]]]:
         scores = mauve_of_cells(
@@ -176,8 +178,7 @@ def find_distinguishing_cells(human: Floats, model: Floats, cells: CellCounts) -
     rows = np.full((2, len(order), TEXTS), -1, dtype=np.int64)
     for rank, cell in enumerate(order):
         members = [np.flatnonzero(of_side == cell) for of_side in labels]
-        parts = [blocks(side[inside], "l2") for side, inside in zip((human, model), members, strict=True)]
-        units = [np.vstack([np.zeros((0, human.shape[1])), *(block for _, block in part)]) for part in parts]
+        units = [scale_rows(side[inside]) for side, inside in zip((human, model), members, strict=True)]
         center = np.vstack(units).mean(axis=0)
         for number, (inside, unit) in enumerate(zip(members, units, strict=True)):
             near = np.argsort(np.sum((unit - center) ** 2, axis=1), kind="stable")[:TEXTS]

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import core
-from openended.harness.core import F64, Features, Floats, MetricResult, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, check_arguments, ranged
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics._mauve import scores as mauve_scores
 from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
 from openended.metrics._mauve.scores import Curve
-from openended.metrics.families import TwoSample, Values, align_values, check_arguments
+from openended.metrics.families import TwoSample, Values, align_values
 from openended.metrics.mauve import PRIMARY, Summary
 
 MISSED = 20  # texts of each side that a ratio singles out

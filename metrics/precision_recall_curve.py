@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from openended.harness.core import F64, Features, MetricResult, Weights, metric, ranged
+from openended.harness.core import F64, Features, MetricResult, Weights, check_arguments, metric, ranged
 from openended.metrics._mauve.scores import HALF_ANGLES, best_f, histogram, precision_recall
-from openended.metrics.families import CellCounts, Clusterings, Quantized, Values, check_arguments
+from openended.metrics.families import CellCounts, Clusterings, Quantized, Values
 
 
 @check_arguments

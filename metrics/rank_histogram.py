@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import core
-from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights
-from openended.metrics.families import PermutationMetric, check_arguments, divide_known, sort_order
+from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights, check_arguments
+from openended.metrics.families import PermutationMetric, divide_known, sort_order
 
 Divergence = Literal["chi2", "renyi"]
 SINGLE_RANKS = 20

@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 import openended.metrics.families.ngram_statistics as statistics
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMetric, Weights, metric, ranged
-from openended.metrics._common import Mask, check_arguments
-from openended.metrics.families import Corpus, TextMetric, declare_orders, require_defined
+from openended.metrics.families import Corpus, Mask, TextMetric, declare_orders, require_defined
 from openended.metrics.families.ngrams import NgramIndex, Sequences, index_of
 
 Average = Literal["texts", "pooled", "simctg"]
@@ -40,7 +39,7 @@ _FEW_REPEATS = 50  # a phrase of one or two tokens counts only above this: Holtz
 _LONG_PHRASE = 3
 
 
-@check_arguments
+@core.check_arguments
 def loop_rate(sequences: Sequences, *, max_phrase: int = 500, loop: Loop = "released") -> float:
     """Compute the share of texts that end in a repeated phrase (Holtzman et al. 2020, released code).
 
@@ -61,7 +60,7 @@ def loop_rate(sequences: Sequences, *, max_phrase: int = 500, loop: Loop = "rele
     return float(_ends_in_loop(index, max_phrase, loop).mean())
 
 
-@check_arguments
+@core.check_arguments
 def seq_rep_n(
     sequences: Sequences, *, orders: Sequence[int] = (2, 3, 4), average: Average = "texts"
 ) -> dict[int, float]:

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMetric, ranged
-from openended.metrics.families import Corpus, Mask, TextMetric, check_arguments, declare_orders
+from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMetric, check_arguments, ranged
+from openended.metrics.families import Corpus, Mask, TextMetric, declare_orders
 from openended.metrics.families.ngram_statistics import build_table
 from openended.metrics.families.ngrams import NgramIndex, Sequences, index_of
 

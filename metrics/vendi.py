@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import F64, Features, Floats, MetricResult, UndefinedMetric, Weights, weigh
-from openended.metrics._embeddings.blocks import blocks, check_side
-from openended.metrics.families import TwoSample, align_values, check_arguments
+from openended.harness.core import F64, Features, Floats, MetricResult, UndefinedMetric, Weights, check_arguments, weigh
+from openended.metrics._embeddings.blocks import blocks, check_side, scale_rows
+from openended.metrics.families import TwoSample, align_values
 
 _MANY = 4  # texts for each dimension, from which the score is almost linear in their weights
 
@@ -43,16 +43,11 @@ def vendi(embeddings: Floats, *, order: float = 1.0) -> float:
         for _, block in blocks(embeddings, "l2"):
             gram += block.T @ block
     else:
-        rows = _scale_rows(embeddings)
+        rows = scale_rows(embeddings)
         gram = rows @ rows.T
     if abs(np.trace(gram) - n) > 0.5:
         raise UndefinedMetric("an embedding is all zero and has no cosine similarity")
     return _score_gram(gram, n, order)
-
-
-def _scale_rows(rows: Floats) -> F64:
-    """Return rows of unit L2 norm; unlike `unit_rows`, all-zero rows stay."""
-    return np.vstack([block for _, block in blocks(rows, "l2")])
 
 
 def _score_gram(gram: F64, n: int, order: float) -> float:
@@ -79,7 +74,7 @@ def _compute_entropy(shares: F64, order: float) -> float:
 
 def vendi_influence(rows: Floats, order: float) -> F64:
     """Return the influence of each row on the Vendi score, shape (n,)."""
-    unit = _scale_rows(rows)
+    unit = scale_rows(rows)
     n = len(unit)
     small = unit.shape[1] <= n
     values, axes = np.linalg.eigh((unit.T @ unit if small else unit @ unit.T) / n)
@@ -140,7 +135,7 @@ class Vendi(TwoSample):
             influence = vendi_influence(prepared, float(self.order))
             moved = weigh(model, influence - influence.mean()) / np.maximum(weigh(model, np.ones(len(influence))), 1.0)
             return {"vendi": vendi(prepared, order=float(self.order)) + moved}
-        units = _scale_rows(prepared)
+        units = scale_rows(prepared)
         n, dim = units.shape
         gram = units.T @ units if dim < n else units @ units.T
         draws = []

@@ -15,8 +15,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from openended.harness import core
 from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMetric, Weights, metric, ranged
-from openended.metrics.families import Corpus, Sequences, TextMetric, check_arguments, index_of
+from openended.metrics.families import Corpus, Sequences, TextMetric, index_of
 from openended.metrics.families.ngram_statistics import count_singles, iterate_counts
 from openended.metrics.families.ngrams import CHUNK
 
@@ -25,7 +26,7 @@ Frequencies = NDArray[np.signedinteger[Any]]
 _BINS_PER_E = 15  # Pillutla et al. 2021, released code
 
 
-@check_arguments
+@core.check_arguments
 def zipf_coefficient(sequences: Sequences, *, definition: Definition = "degen", max_rank: int = 5000) -> float:
     """Compute minus the slope of log frequency on log rank (Holtzman et al. 2020, section 5.2).
 

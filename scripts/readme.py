@@ -53,7 +53,9 @@ def format_metrics() -> str:
         reads = ", ".join(dict.fromkeys(f"{n.kind}" + (f" by {n.by}" if n.by else "") for n in metric.needs()))
         low, high = (f"{bound:g}".replace("-inf", "−∞").replace("inf", "∞") for bound in metric.bounds)
         meaning = first_docstring_line(inspect.getmodule(cls))
-        rows.append((f"[`{name}`](metrics/{name}.md)", meaning, reads, arrows[metric.direction], f"{low} to {high}"))
+        page = f"metrics/{name}.md"
+        title = f"[`{name}`]({page})" if (ROOT / "docs" / page).is_file() else f"`{name}`"
+        rows.append((title, meaning, reads, arrows[metric.direction], f"{low} to {high}"))
     return format_table(("metric", "measures", "reads", "better", "range"), rows)
 
 
@@ -87,8 +89,9 @@ def format_names() -> str:
     """Format the names of all metrics by what they measure, with links to their pages; decoders and tasks."""
     rows = ["| | |", "| --- | --- |"]
     metrics = load_members("metric")
+    pages = {n: page if (ROOT / (page := f"docs/metrics/{n}.md")).is_file() else f"metrics/{n}.py" for n in metrics}
     for family, meaning in FAMILIES.items():
-        links = (f"[{n}](docs/metrics/{n}.md)" for n, cls in metrics.items() if getattr(cls, "family", "") == family)
+        links = (f"[{n}]({pages[n]})" for n, cls in metrics.items() if getattr(cls, "family", "") == family)
         rows.append(f"| **Metrics**: {meaning} | {', '.join(links)} |")
     for group, heading in (("decoder", "Decoders"), ("task", "Tasks")):
         rows.append(f"| [**{heading}**](docs/reference.md#{group}s) | {', '.join(load_members(group))} |")

@@ -139,8 +139,8 @@ from .spec import (
     Spec as Spec,
     build_signature as build_signature,
     canonicalize as canonicalize,
+    check_arguments as check_arguments,
     check_options as check_options,
-    coerce as coerce,
     compare_signatures as compare_signatures,
     decode as decode,
     describe_out_of_domain as describe_out_of_domain,
@@ -150,7 +150,6 @@ from .spec import (
     option as option,
     parse_signature as parse_signature,
     ranged as ranged,
-    read_option as read_option,
     read_options as read_options,
     render_option as render_option,
 )

@@ -3,19 +3,24 @@
 import contextlib
 import dataclasses
 import hashlib
+import inspect
 import json
 import math
 import re
+import sys
 import types as pytypes
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, wraps
 from itertools import islice
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, ParamSpec, TypeVar
+
+import numpy as np
 
 from openended.harness.core.errors import DataError, SpecError, suggest
 from openended.harness.core.types import Json
 
+P = ParamSpec("P")
 T = TypeVar("T")
 V = TypeVar("V")
 Accepts = Callable[[Any], object]
@@ -121,6 +126,39 @@ def read_option(cls: type[Spec], name: str, value: object, where: str) -> Any:  
     if not accepts(coerced):
         raise SpecError(f"{where}: expected {accepted}, got {coerced!r:.80}")
     return tuple(sorted(coerced)) if unordered else coerced
+
+
+def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
+    """Check the arguments of a public function as the options of its module's spec, or by their `Literal`."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        signature, spec, options, choices = _read_declarations(function)
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
+            value = value.item() if isinstance(value, np.generic) else value
+            try:
+                if name in choices:
+                    coerce(value, choices[name], name)
+                elif name in options:
+                    read_option(spec, name, tuple(map(int, value)) if isinstance(value, range) else value, name)
+            except SpecError as err:
+                raise ValueError(str(err)) from None
+        return function(*args, **kwargs)
+
+    return call
+
+
+@cache
+def _read_declarations(function: Callable[..., Any]) -> tuple[inspect.Signature, Any, set[str], dict[str, Any]]:
+    """Return the signature, the spec of the module, and the arguments that are its options or one of some words."""
+    members = vars(sys.modules[function.__module__]).values()
+    specs = (m for m in members if isinstance(m, type) and issubclass(m, Spec) and "name" in vars(m))
+    hints, signature = typing.get_type_hints(function).items(), inspect.signature(function)
+    choices = {name: hint for name, hint in hints if typing.get_origin(hint) is Literal}
+    spec = next((m for m in specs if m.__module__ == function.__module__), None)
+    # Data may have the name of an option, but no default.
+    named = {name for name, p in signature.parameters.items() if p.default is not p.empty}
+    return signature, spec, named & set(getattr(spec, "__dataclass_fields__", ())), choices
 
 
 def read_options(text: str, where: str, describe_fault: Callable[[BaseException], str]) -> Mapping[str, Any]:

@@ -65,6 +65,11 @@ def blocks(rows: Floats, scale: Rows, size: int = _BLOCK) -> Iterator[tuple[slic
         yield part, block
 
 
+def scale_rows(rows: Floats, scale: Rows = "l2") -> F64:
+    """Return all rows as float64, scaled."""
+    return np.concatenate([np.zeros((0, rows.shape[1])), *(block for _, block in blocks(rows, scale))])
+
+
 def _compute_lengths(block: F64, scale: Rows) -> F64:
     with np.errstate(over="ignore"):
         lengths: F64 = np.sqrt(np.einsum("ij,ij->i", block, block)) if scale == "l2" else np.abs(block).sum(axis=1)
@@ -165,8 +170,6 @@ def project_pair(
     *, human: Floats, model: Floats, share: float, rows: Rows
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return both sides after a joint PCA; rows that are equal stay equal."""
-    if not 0 < share <= 1:
-        raise ValueError(f"explained_variance, pca_share: expected a share in (0, 1] or None, got {share}")
     if rows == "none":
         check_range(human=human, model=model)
     first, second = project_together([human, model], share, rows)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from openended.harness.core import I64, Floats, UndefinedMetric, make_random_stream
-from openended.metrics._embeddings.blocks import Rows, blocks, check_range, fit_pca, n_rows
+from openended.metrics._embeddings.blocks import Rows, check_range, fit_pca, n_rows, scale_rows
 from openended.metrics._mauve.kmeans import F32, LEVELS, kmeans, nearest, residual_cells, residual_kmeans
 
 QuantizerName = Literal["kmeans", "kmeans_l1", "residual_kmeans", "drmm", "lattice"]
@@ -115,7 +115,7 @@ def fit_quantizer(
 
         def project_sides(sides: Sequence[Floats]) -> F32:
             projected = projection.apply(sides)
-            return np.vstack([b for _, b in blocks(projected, "l2")]).astype(np.float32) if scales_last else projected
+            return scale_rows(projected).astype(np.float32) if scales_last else projected
 
         points, project = project_sides(fit), _cache_last(lambda side: project_sides([side]))
     ends = np.cumsum([len(side) for side in fit])[:-1]

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64
-from openended.metrics._common import Values
 
 Curve = Literal["uniform", "angular"]
 Smoothing = Literal["none", "kt", "laplace", "braess_sauer", "good_turing"]
@@ -198,7 +197,7 @@ def best_f(precision: F64, recall: F64, beta: float) -> Value:
 
 def mauve_of_cells(
     *, human: I64, model: I64, num_buckets: int, smoothing: Smoothing = "none", seen_only: bool = False, **curve: Option
-) -> Values:
+) -> dict[str, Any]:
     """Compute MAUVE from the cell of each text; `seen_only` leaves out the cells that hold no text of either side."""
     p, q = histogram(human, num_buckets), histogram(model, num_buckets)
     if seen_only:
@@ -210,7 +209,7 @@ def mauve_of_cells(
 def mauve_of_histograms(
     p: F64, q: F64, n_human: float, n_model: float, *, scaling_factor: float = 5.0, curve: Curve = "uniform",
     curve_points: int = 25, smoothing: Smoothing = "none", parts: tuple[Value, Value] = (1.0, 1.0),
-) -> Values:  # fmt: skip
+) -> dict[str, Any]:  # fmt: skip
     """Compute MAUVE from the histograms of parts of the texts; every field has one value a row if they have rows."""
     starred = smooth(p, n_human), smooth(q, n_model)
     smoothed = smooth(p, n_human, smoothing, parts[0]), smooth(q, n_model, smoothing, parts[1])
@@ -227,18 +226,13 @@ def mauve_of_histograms(
         "js": js,
         "mid_point": np.exp(-2 * scaling_factor * js),
     }
-    return Values(
-        **_convert_to_floats(scores), divergence_curve=points, human_hist=p, model_hist=q, num_buckets=p.shape[-1]
-    )
-
-
-def _convert_to_floats(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: float(value) if np.ndim(value) == 0 else value for name, value in values.items()}
+    arrays = {"divergence_curve": points, "human_hist": p, "model_hist": q, "num_buckets": p.shape[-1]}
+    return {name: float(value) if p.ndim == 1 else value for name, value in scores.items()} | arrays
 
 
 def histogram_values(
-    scores: Values, n_human: float, n_model: float, lambdas: Sequence[float], smoothing: Smoothing = "none", *,
-    parts: tuple[Value, Value] = (1.0, 1.0), num_angles: int = _ANGLES,
+    scores: Mapping[str, Any], n_human: float, n_model: float, lambdas: Sequence[float], smoothing: Smoothing = "none",
+    *, parts: tuple[Value, Value] = (1.0, 1.0), num_angles: int = _ANGLES,
 ) -> dict[str, Any]:  # fmt: skip
     """Return every other summary of the same histograms.
 
@@ -247,14 +241,14 @@ def histogram_values(
     model misses).
     """
     rule: Smoothing = "kt" if smoothing == "none" else smoothing
-    sides = ((scores.human_hist, n_human, parts[0]), (scores.model_hist, n_model, parts[1]))
+    sides = ((scores["human_hist"], n_human, parts[0]), (scores["model_hist"], n_model, parts[1]))
     p_star, q_star = (smooth(hist, n, rule, part) for hist, n, part in sides)
     p, q = (smooth(hist, n, smoothing, part) for hist, n, part in sides)
     precision, recall = precision_recall(p, q, num_angles)
     values = {
         "kl_human_model": kl_divergence(p_star, q_star),
         "kl_model_human": kl_divergence(q_star, p_star),
-        "js": scores.js,
+        "js": scores["js"],
         "f8": best_f(precision, recall, 8),
         "f1_8": best_f(precision, recall, 1 / 8),
     }
@@ -262,7 +256,7 @@ def histogram_values(
         mixture = weight * p + (1 - weight) * q
         values[f"type_1@{weight:g}"] = kl_divergence(q, mixture)
         values[f"type_2@{weight:g}"] = kl_divergence(p, mixture)
-    return _convert_to_floats(values)
+    return values
 
 
 def resample_mauve(

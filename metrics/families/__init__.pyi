@@ -10,7 +10,6 @@ from .common import (
     Mask as Mask,
     ReplicatesByName as ReplicatesByName,
     Values as Values,
-    check_arguments as check_arguments,
     pack_losses as pack_losses,
 )
 from .ngrams import NgramIndex as NgramIndex, Sequences as Sequences, index_of as index_of, pack_rows as pack_rows
@@ -39,7 +38,6 @@ from .text import (
     TextMetric as TextMetric,
     corpus_of as corpus_of,
     declare_orders as declare_orders,
-    describe_missing as describe_missing,
     divide_known as divide_known,
     require_defined as require_defined,
 )

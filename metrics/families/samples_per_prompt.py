@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, Floats, MetricResult, Need, Ragged, UndefinedMetric
-from openended.metrics._common import Mask
-from openended.metrics._embeddings.blocks import blocks, check_side
+from openended.metrics._embeddings.blocks import check_side, scale_rows
+from openended.metrics.families.common import Mask
 from openended.metrics.families.text import Corpus, TextMetric
 
 _NUMBERS = 1 << 23  # of the vectors looked at together
@@ -312,8 +312,7 @@ class PromptMetric(core.ReadsFile):
 
 def unit_rows(rows: Floats) -> F64:
     """Return rows of unit L2 norm, float64; a row that is all zero has no cosine and raises `UndefinedMetric`."""
-    parts = [block for _, block in blocks(rows, "l2")]
-    out = np.concatenate(parts) if parts else np.zeros((0, rows.shape[1]))
+    out = scale_rows(rows)
     if not np.all(np.einsum("ij,ij->i", out, out) > 0.5):
         raise UndefinedMetric("an embedding is all zero and has no cosine similarity")
     return out

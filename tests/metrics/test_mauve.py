@@ -7,8 +7,8 @@ from hypothesis import assume, given, settings, strategies as st
 from openended.harness.core import Features, Side, UndefinedMetric
 from openended.metrics._embeddings.blocks import check_side, fit_pca, limit_magnitude
 from openended.metrics._mauve import scores
-from openended.metrics._mauve.scores import frontier_integral, mauve_of_cells
-from openended.metrics.families import CellCounts
+from openended.metrics._mauve.scores import frontier_integral
+from openended.metrics.families import CellCounts, Values
 from openended.metrics.knn_precision_recall import KnnPrecisionRecall
 from openended.metrics.mauve import Mauve, find_distinguishing_cells, mauve
 from openended.metrics.mauve_ratio import MauveRatio
@@ -20,6 +20,10 @@ from tests.oracles import mauve as oracle
 HISTOGRAMS = st.integers(2, 12).flatmap(
     lambda k: st.tuples(*[st.lists(st.integers(0, 20), min_size=k, max_size=k).filter(any) for _ in range(2)])
 )
+
+
+def mauve_of_cells(**options):
+    return Values(scores.mauve_of_cells(**options))
 
 
 def clusters(n, groups, d=16, seed=0, *, noise=0.3, centers=12):

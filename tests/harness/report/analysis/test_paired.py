@@ -40,6 +40,8 @@ def test_p_values_of_sign_flips():
     # (1, 2, -3): the sum is 0, every pattern reaches it
     assert paired.compute_sign_flip_p(np.array([1.0, 2.0, -3.0])) == 1.0
     assert paired.compute_sign_flip_p(np.zeros(5)) == 1.0
+    # (1, 1, 1, -1): |sum| = 4 for two of 16 patterns and 2 for eight; ties count half, but the observed and its opposite
+    assert paired.compute_sign_flip_p(np.array([1.0, 1.0, 1.0, -1.0])) == pytest.approx((2 + 6 / 2 + 2) / 16)
 
     rng = np.random.default_rng(0)
     values = rng.normal(0.4, 1, 14)
