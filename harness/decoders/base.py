@@ -121,7 +121,7 @@ class Decoder(Spec):
             )
 
     def run(self, lm: Any, request: GenerationRequest, emit: Emit, advance: Advance) -> None:  # noqa: ANN401, ARG002 - a `models.LanguageModel`
-        """Continue the prompts of a request that names this decoder; see `generation.generate.generate_texts`."""
+        """Continue the prompts of a request that names this decoder; see `generation.generate_texts`."""
         raise TypeError(f"{type(self).__name__} does not run {len(request.prompts)} prompts on {lm.spec.title}")
 
 

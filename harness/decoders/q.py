@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from openended.harness.core import copy_to_device
+import numpy as np
+
+from openended.harness.core import I64, copy_to_device
 from openended.harness.decoders import descending_logits
 from openended.harness.decoders.descending_logits import DescendingLogits, find_argmax, sort_logits
 
@@ -63,17 +65,19 @@ def apply_penalties(
     return logits
 
 
-def forbid_end(logits: Tensor, eos_ids: Sequence[int], rows: Sequence[int] | slice = slice(None)) -> Tensor:
+def forbid_end(logits: Tensor, eos_ids: Sequence[int], steps: Sequence[int] | I64, least: int) -> Tensor:
     """Forbid the end of text, where a text is still shorter than `min_new_tokens`.
 
     Args:
         logits: Shape (n, V); written to.
         eos_ids: The end tokens; empty where the model has none.
-        rows: Which rows; all of them by default.
+        steps: Tokens of each row's text so far, shape (n,).
+        least: Tokens that a text has at least.
     """
-    index = rows if isinstance(rows, slice) else copy_to_device(rows, logits.device)
-    for eos_id in eos_ids:
-        logits[index, eos_id] = float("-inf")
+    if least and len(early := np.flatnonzero(np.asarray(steps) < least)):
+        rows = copy_to_device(early, logits.device)
+        for eos_id in eos_ids:
+            logits[rows, eos_id] = float("-inf")
     return logits
 
 

@@ -1,6 +1,5 @@
-from .generate import generate_texts as generate_texts
-from .kv_cache.choose import choose_runner_kind as choose_runner_kind, depends_on_batch as depends_on_batch
 from .prompting import PromptForm as PromptForm
+from .runners import choose_runner_kind as choose_runner_kind, depends_on_batch as depends_on_batch
 from .slots import sort_prompts as sort_prompts
 from .teacher_forcing import (
     build_next_token as build_next_token,
@@ -12,4 +11,8 @@ from .teacher_forcing import (
     penalize_chunk as penalize_chunk,
     score_chunk as score_chunk,
 )
-from .token_loop import build_generation as build_generation, find_end_tokens as find_end_tokens
+from .token_loop import (
+    build_generation as build_generation,
+    find_end_tokens as find_end_tokens,
+    generate_texts as generate_texts,
+)

@@ -167,7 +167,7 @@ class _Search:
         import torch
 
         n, beams, eos_ids, history = len(self.slots), self.spec.num_beams, self.lm.eos_ids, self.slots.history
-        log_probs = self.slots.penalize(self.spec, torch.log_softmax(logits, dim=-1), eos_ids)
+        log_probs = self.slots.penalize(self.spec, torch.log_softmax(logits, dim=-1))
         scores, beam, token = self._select_candidates(self.spec.scores(log_probs, 1 + max(1, len(eos_ids))))
         is_last = core.copy_to_device(self.slots.steps + 1 == self.request.max_new_tokens, logits.device)
         stops = find_end_tokens(eos_ids, token) | is_last[:, None]

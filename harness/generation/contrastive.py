@@ -11,7 +11,7 @@ import numpy as np
 
 from openended.harness import core
 from openended.harness.core import I64, Advance, ModelInfo, SpecError, copy_to_device, decoder, ranged
-from openended.harness.decoders import Decoder, Emit, GenerationRequest, forbid_end
+from openended.harness.decoders import Decoder, Emit, GenerationRequest
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.generation.token_loop import TokenChooser, add_tokens, decode_rows
 from openended.harness.models import ModelSpec, load_tokenizer
@@ -75,9 +75,7 @@ class _Search:
                 return
             hidden, seen = self.states
             (logits,) = slots.compute_logits([hidden[:n]])
-            if too_short := slots.find_too_short():
-                logits = forbid_end(logits, self.lm.eos_ids, too_short)
-            p, tokens = torch.softmax(logits, dim=-1).topk(self.k, dim=-1)
+            p, tokens = torch.softmax(slots.forbid_end(logits), dim=-1).topk(self.k, dim=-1)
             states = runner.extend(tokens.reshape(-1), slots.rows(range(n))).view(n, self.k, -1)
             new = torch.nn.functional.normalize(states.float(), dim=-1)
             lengths = slots.lengths
@@ -183,22 +181,18 @@ class ContrastiveDecoding(Decoder):
                 f"decoder.{self.name}.amateur: {amateur.spec.title} has {amateur.vocab_size} logits, the expert "
                 f"{lm.vocab_size}; both need as many"
             )
-        chooser = _DifferenceChooser(lm, self.alpha, self.amateur_temperature)
-        decode_rows([lm, amateur], request, emit, advance, chooser)
+        decode_rows([lm, amateur], request, emit, advance, _DifferenceChooser(self.alpha, self.amateur_temperature))
 
 
 class _DifferenceChooser(TokenChooser):
-    def __init__(self, lm: LanguageModel, alpha: float, temperature: float) -> None:
-        self._eos_ids, self._alpha, self._temperature = lm.eos_ids, alpha, temperature
+    def __init__(self, alpha: float, temperature: float) -> None:
+        self._alpha, self._temperature = alpha, temperature
 
     def choose(self, logits: list[Tensor], slots: BatchSlots) -> tuple[Tensor, I64]:
         import torch
 
-        strong, weak = logits[0], logits[1].to(logits[0].device)
-        if too_short := slots.find_too_short():
-            strong = forbid_end(strong, self._eos_ids, too_short)
-        expert = torch.log_softmax(strong, dim=-1)
-        other = torch.log_softmax(weak / self._temperature, dim=-1)
+        expert = torch.log_softmax(slots.forbid_end(logits[0]), dim=-1)
+        other = torch.log_softmax(logits[1].to(expert.device) / self._temperature, dim=-1)
         low = expert < expert.amax(-1, keepdim=True) + math.log(self._alpha)
         token = (expert - other).masked_fill_(low, float("-inf")).argmax(-1)
         return token, slots.read(token)[0]

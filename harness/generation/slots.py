@@ -21,7 +21,7 @@ from openended.harness.models import are_finite, check_logits, describe_broken_w
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.generation.kv_cache.base import CacheRunner
+    from openended.harness.generation.kv_cache import CacheRunner
     from openended.harness.models import LanguageModel
 
 
@@ -53,7 +53,7 @@ class BatchSlots:
     """The running texts, each on `width` adjacent rows of every model."""
 
     def __init__(self, lms: Sequence[LanguageModel], request: GenerationRequest, width: int = 1) -> None:
-        from openended.harness.generation.kv_cache.choose import make_runner
+        from openended.harness.generation.runners import make_runner
 
         prompts, self._request, self._lms = request.prompts, request, lms
         self._start_id = lms[0].start_id
@@ -98,20 +98,19 @@ class BatchSlots:
         """Tokens so far in each slot in use, prompt included."""
         return self.starts[: len(self)] + self.steps
 
-    def penalize(self, decoder: PenalizingDecoder, logits: Tensor, eos_ids: Sequence[int]) -> Tensor:
+    def penalize(self, decoder: PenalizingDecoder, logits: Tensor) -> Tensor:
         """Apply a decoder's penalties to the logits (rows, V), and forbid the end of texts that are too short."""
         if decoder.penalizes:
             lengths = np.repeat(self.lengths, self.width)
             past = self.history[: len(self), :, : lengths.max()].reshape(len(lengths), -1)
             past_ids, counts = (copy_to_device(part, logits.device) for part in (past, lengths))
             logits = apply_penalties(decoder, logits, past_ids, counts)
-        if too_short := self.find_too_short():
-            logits = forbid_end(logits, eos_ids, self.rows(too_short))
-        return logits
+        return self.forbid_end(logits)
 
-    def find_too_short(self) -> list[int]:
-        """Return the slots whose next token must not be the end of text."""
-        return [slot for slot, step in enumerate(self.steps.tolist()) if step < self._request.min_new_tokens]
+    def forbid_end(self, logits: Tensor) -> Tensor:
+        """Forbid the end of texts that are too short, in logits with the same number of rows for each slot in use."""
+        steps = np.repeat(self.steps, len(logits) // len(self))
+        return forbid_end(logits, self._lms[0].eos_ids, steps, self._request.min_new_tokens)
 
     def free(self, slots: Sequence[int]) -> None:
         """Free the slots of finished texts."""
@@ -239,6 +238,6 @@ class BatchSlots:
         arrays = copy_to_host(*tensors, *self._unchecked)
         for lm, is_finite in zip(self._lms, arrays[len(tensors) :], strict=False):
             if not is_finite:
-                raise DataError(describe_broken_weights(lm, "its logits are not finite"))
+                raise DataError(describe_broken_weights(lm))
         self._unchecked = []
         return arrays[: len(tensors)]

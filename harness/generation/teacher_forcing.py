@@ -113,7 +113,7 @@ def _run_pass(
     import torch
 
     from openended.harness.decoders import forbid_end
-    from openended.harness.generation.kv_cache.choose import make_runner
+    from openended.harness.generation.runners import make_runner
 
     heads = [_read_prompt(request, r, lm.start_id) for r in rows]
     tails = [request.continuations[r] for r in rows]
@@ -129,11 +129,8 @@ def _run_pass(
     size = count_chunk_rows(lm.device.type, lm.vocab_size)
     for start in range(0, len(positions), size):
         part = slice(start, start + size)
-        early = [i for i, position in enumerate(positions[part]) if position.step < min_new_tokens]
-        logits = run.logits(hidden[part])
-        if early:
-            logits = forbid_end(logits, lm.eos_ids, early)
-        yield out[part], LogitChunk(logits, gold[part], positions[part], bool(early), read_history)
+        logits = forbid_end(run.logits(hidden[part]), lm.eos_ids, [p.step for p in positions[part]], min_new_tokens)
+        yield out[part], LogitChunk(logits, gold[part], positions[part], min_new_tokens > 0, read_history)
 
 
 def _read_prompt(request: TextRequest, row: int, start_id: int) -> I64:

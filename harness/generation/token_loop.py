@@ -1,24 +1,38 @@
-"""The generation loop of decoders with one row per text: run the models, choose a token a row, emit, refill."""
+"""Generate the texts of a request: run the models, choose a token for each row, emit finished texts, refill slots."""
 
 from __future__ import annotations
 
+import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import decoders
-from openended.harness.core import I64, Advance, Generation, Stop, copy_to_device, row_uniforms
+from openended.harness.core import (
+    I64,
+    Advance,
+    Generation,
+    SpecError,
+    Stop,
+    copy_to_device,
+    row_uniforms,
+    shorten_error,
+)
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QDecoder
 from openended.harness.generation.slots import BatchSlots
+from openended.harness.models import check_retry, free_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from openended.harness.models import Backend, LanguageModel
+
+log = logging.getLogger(__name__)
 
 
 class TokenChooser(ABC):
@@ -138,7 +152,7 @@ class QChooser(TokenChooser):
 
     def choose(self, logits: list[Tensor], slots: BatchSlots) -> tuple[Tensor, I64]:
         decoder, n, device = self._decoder, len(slots), logits[0].device
-        scores = slots.penalize(decoder, logits[0], self._lm.eos_ids)
+        scores = slots.penalize(decoder, logits[0])
         at = np.minimum(slots.steps, self._uniforms.shape[1] - 1)
         u = copy_to_device(self._uniforms[np.arange(n), at], device)
         q_state = None if self._state is None else self._state[:n]
@@ -161,3 +175,44 @@ class QChooser(TokenChooser):
 
     def log_prob(self, slot: int) -> float:
         return float(self._log_prob[slot])
+
+
+def generate_texts(lm: Any, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:  # noqa: ANN401
+    """Continue every prompt of a request.
+
+    A text depends only on (seed, example id, sample), prompt, decoder and model: not on the batch size, the order of
+    the prompts or which of them are left after a resume (exact on CPU in float32).
+
+    Args:
+        lm: The model: one of transformers, or what the decoder runs on.
+        request: What to make. A finished text frees its slot for the next; the batch size is halved when memory runs
+            out.
+        emit: Gets rows as soon as they are finished, in any order, each once.
+        advance: Gets the number of tokens just made.
+    """
+    decoder = request.decoder
+    if request.batch_size < 1:
+        raise SpecError(f"runtime.batch_size: expected at least 1, got {request.batch_size}")
+    request = lm.check_request(request, lm.context_length)
+    advance = advance or (lambda _: None)
+    done: set[tuple[str, int]] = set()
+
+    def note(rows: list[Generation]) -> None:
+        done.update((g.example_id, g.sample) for g in rows)
+        emit(rows)
+
+    while request.prompts:
+        size = min(request.batch_size, len(request.prompts))
+        try:
+            if isinstance(decoder, QDecoder):
+                decode_rows([lm], request, note, advance, QChooser(lm, decoder, request))
+            else:
+                decoder.run(lm, request, note, advance)
+            return
+        except (RuntimeError, MemoryError) as err:
+            check_retry(err, size)
+            message = shorten_error(err)
+        free_memory()
+        left = [p for p in request.prompts if (p.example_id, p.sample) not in done]
+        request = replace(request, prompts=left, batch_size=max(size // 2, 1))
+        log.warning("out of memory with %d rows; continuing with %d: %s", size, request.batch_size, message)

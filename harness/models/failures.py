@@ -22,7 +22,7 @@ _LOST = ("cuda error", "hip error", "device-side assert", "cublas_status", "cudn
 def check_logits(logits: "Tensor", lm: "Engine") -> "Tensor":
     """Return the logits (…, V) as they are."""
     if not bool(are_finite(logits)):
-        raise DataError(describe_broken_weights(lm, "its logits are not finite"))
+        raise DataError(describe_broken_weights(lm))
     return logits
 
 
@@ -35,10 +35,10 @@ def are_finite(logits: "Tensor") -> "Tensor":
     return logits.sum(-1).isfinite().all()
 
 
-def describe_broken_weights(lm: "Engine", what: str) -> str:
-    """Return an error message with what is wrong and what to do."""
+def describe_broken_weights(lm: "Engine") -> str:
+    """Return the message of an error about logits that are not finite, with what to do."""
     advice = "its weights are broken" if lm.spec.dtype == "float32" else "its weights are broken, or try dtype=float32"
-    return f"model {lm.spec.title}: {what} in {lm.spec.dtype}; {advice}"
+    return f"model {lm.spec.title}: its logits are not finite in {lm.spec.dtype}; {advice}"
 
 
 def check_finite(values: Floats, what: str) -> None:

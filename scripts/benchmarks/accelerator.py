@@ -12,8 +12,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from openended.harness.decoders import Decoder
 from openended.harness.decoders.sampling import Greedy
-from openended.harness.generation.generate import generate_texts
-from openended.harness.generation.kv_cache.choose import depends_on_batch
+from openended.harness.generation import generate_texts
+from openended.harness.generation.runners import depends_on_batch
 from openended.harness.models.transformers import LanguageModel
 from scripts.bench import SIMULATED, Benchmark, choose_size
 from scripts.benchmarks.generation import (

@@ -17,8 +17,8 @@ import torch
 from openended.harness.core import Ragged, Runtime
 from openended.harness.decoders import Decoder, GenerationRequest, LogitChunk, Prompt, QDecoder, QTable, TextPosition
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, TopK
+from openended.harness.generation import generate_texts
 from openended.harness.generation.beam_search import Beam
-from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.teacher_forcing import CHUNK_CPU, score_chunk
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.onednn import OnednnConv1D, OnednnLinear

@@ -19,7 +19,7 @@ from openended.harness.core import Ragged
 from openended.harness.decoders import Decoder
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
-from openended.harness.generation.kv_cache.base import PREFILL
+from openended.harness.generation.kv_cache import PREFILL
 from openended.harness.models.requests import ScoringRequest
 from openended.harness.models.spec import ModelSpec
 from scripts.bench import MODEL, SIMULATED, Benchmark, choose_size

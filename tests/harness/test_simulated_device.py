@@ -17,11 +17,16 @@ from openended.harness.backends.denoiser.denoising import Llada, Mdlm
 from openended.harness.core import DataError, build, list_choices, read_node
 from openended.harness.decoders import Decoder, Prompt, sampling
 from openended.harness.decoders.user_processor import UserProcessor
-from openended.harness.generation import choose_runner_kind, compute_q_statistics, depends_on_batch, generate_texts
+from openended.harness.generation import (
+    choose_runner_kind,
+    compute_q_statistics,
+    depends_on_batch,
+    generate_texts,
+    runners,
+)
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
-from openended.harness.generation.kv_cache import choose
-from openended.harness.generation.kv_cache.base import CacheRunner
+from openended.harness.generation.kv_cache import CacheRunner
 from openended.harness.models import EmbedderSpec, ModelSpec
 from openended.harness.models.failures import run_in_batches
 from openended.harness.models.score import compute_token_nll, embed_rows
@@ -101,12 +106,12 @@ def test_more_rows_need_no_more_waits_and_a_head_that_does_not_decide_one():
 
 
 @pytest.mark.thin(4)
-@pytest.mark.parametrize("kind", [*FAMILIES, *choose.KINDS])
+@pytest.mark.parametrize("kind", [*FAMILIES, *runners.RUNNERS])
 def test_models_of_all_families_and_runners_give_the_texts_of_the_cpu(kind, monkeypatch):
-    lm = llama() if kind in choose.KINDS else family(kind)
-    if kind in choose.KINDS:
+    lm = llama() if kind in runners.RUNNERS else family(kind)
+    if kind in runners.RUNNERS:
         lm = dataclasses.replace(lm, model=copy.deepcopy(lm.model))
-        monkeypatch.setattr(choose, "KINDS", (kind,))
+        monkeypatch.setattr(runners, "RUNNERS", {kind: runners.RUNNERS[kind]})
     decoder, rows = sampling.Nucleus(p=0.9), test_generate.prompts()
     expected, _ = generate(lm, decoder, rows)
     texts, waits = count_waits(lm, decoder, rows, 4)

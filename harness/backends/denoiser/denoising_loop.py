@@ -110,16 +110,14 @@ class Canvas:
         if self.decoder.noise == "mask":
             selected[:, self.lm.mask_id] = -math.inf
         is_broken = ~selected.logsumexp(dim=-1).isfinite()
-        if self._min_length and self.lm.eos_ids:
-            too_early = (where.nonzero()[:, 1] < self._min_length).nonzero().squeeze(1)
-            forbid_end(selected, self.lm.eos_ids, too_early.tolist())
+        forbid_end(selected, self.lm.eos_ids, where.nonzero()[:, 1].tolist(), self._min_length)
         return selected.masked_fill_(is_broken[:, None], 0.0), is_broken
 
     def read(self, tokens: Tensor, probs: Tensor, is_broken: Tensor) -> tuple[Tensor, Tensor]:
         """Return drawn tokens and their probabilities on the CPU; raise if their logits are not finite."""
         arrays = core.copy_to_host(tokens, probs, is_broken)
         if arrays[2].any():
-            raise core.DataError(describe_broken_weights(self.lm, "its logits are not finite"))
+            raise core.DataError(describe_broken_weights(self.lm))
         return torch.from_numpy(arrays[0]), torch.from_numpy(arrays[1])
 
     def propose(self, logits: Tensor) -> Tensor:

@@ -173,9 +173,8 @@ class TextSampler(TextSlots):
         lengths = self._prompt_lengths[at] + step
         if self._decoder.penalizes:
             logits = apply_penalties(self._decoder, logits, self._history[at, : int(lengths.max())], lengths)
-        eos_ids, least = self._group["eos_ids"], self._group["min_new_tokens"]
-        if too_short := [i for i, s in enumerate(steps) if s < least]:
-            logits = forbid_end(logits, eos_ids, too_short)
+        eos_ids = self._group["eos_ids"]
+        logits = forbid_end(logits, eos_ids, steps, self._group["min_new_tokens"])
         state = self._states[at, step] if len(self._first) else None
         token, log_q, state = draw_tokens(self._decoder, logits, self._uniforms[at, step], state)
         self._log_q[at, step] = torch.where(find_end_tokens(eos_ids, token), 0.0, log_q)
@@ -218,12 +217,11 @@ class TeacherForcer(TextSlots):
         ]
         gold = torch.tensor([self._orders[p.row]["gold"][p.step] for p in positions], device=logits.device)
         out = np.array([p.row * self._width + p.step for p in positions], dtype=np.int64)
-        size = count_chunk_rows(logits.device.type, logits.shape[1])
+        size, least = count_chunk_rows(logits.device.type, logits.shape[1]), self._group["min_new_tokens"]
         for start in range(0, len(positions), size):
             part = slice(start, start + size)
-            early = [i for i, p in enumerate(positions[part]) if p.step < self._group["min_new_tokens"]]
-            read = forbid_end(logits[part], self._group["eos_ids"], early) if early else logits[part]
-            chunk = LogitChunk(read, gold[part], positions[part], bool(early), self._read_history)
+            read = forbid_end(logits[part], self._group["eos_ids"], [p.step for p in positions[part]], least)
+            chunk = LogitChunk(read, gold[part], positions[part], least > 0, self._read_history)
             statistics = score_chunk(self._decoders, self._tables, chunk)
             for table, values in zip(self._tables, statistics, strict=True):
                 table.write(out[part], values)

@@ -24,7 +24,7 @@ def wrap(
     model: Any, *, eos_ids: tuple[int, ...] = (0,), context_length: int | None = 128, vocab_size: int | None = None
 ) -> LanguageModel:
     pack_layers(model)  # as `load_model` does
-    tokenizer = TextTokenizer(Letters(), eos_ids, byte_level=True, bos_id=model.config.bos_token_id)
+    tokenizer = TextTokenizer(Letters(), eos_ids, byte_level=True, bos_id=getattr(model.config, "bos_token_id", None))
     return LanguageModel(
         model=model.eval().requires_grad_(False), tokenizer=tokenizer, device=torch.device("cpu"), dtype=torch.float32,
         eos_ids=eos_ids, context_length=context_length, spec=ModelSpec(path="gpt2"),

@@ -6,9 +6,9 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
-from openended.harness.generation.kv_cache import base
-from openended.harness.generation.kv_cache.base import round_up_to_tiles
-from openended.harness.generation.kv_cache.choose import make_runner
+from openended.harness.generation import kv_cache
+from openended.harness.generation.kv_cache import round_up_to_tiles
+from openended.harness.generation.runners import make_runner
 from openended.harness.models.onednn import is_packed
 from tests.harness.generation.models import FAMILIES, family, prompt_rows
 from tests.lazy import torch
@@ -101,7 +101,7 @@ def test_attention_of_one_token_is_that_of_pytorch(heads, shared, masked, dtype)
         want = torch.nn.functional.scaled_dot_product_attention(
             query.double(), keys.double(), values.double(), attn_mask=mask, scale=scale, enable_gqa=True
         ).to(query.dtype)
-        torch.testing.assert_close(base.attend_one_token(query, keys, values, mask, scale), want)
+        torch.testing.assert_close(kv_cache.attend_one_token(query, keys, values, mask, scale), want)
 
 
 def test_masked_positions_change_no_bit_of_attention():
@@ -109,8 +109,8 @@ def test_masked_positions_change_no_bit_of_attention():
     at = torch.arange(704)
     for first, end in [(0, 1), (0, 15), (0, 17), (3, 40), (0, 255), (0, 300), (100, 513), (0, 699)]:
         mask, alone = ((at >= first) & (at < end)).expand(4, 1, 1, 704), slice(0, round_up_to_tiles(end, 16))
-        together = base.attend_one_token(query, keys, values, mask)
-        row = base.attend_one_token(query[2:3], keys[2:3, :, alone], values[2:3, :, alone], mask[2:3, ..., alone])
+        together = kv_cache.attend_one_token(query, keys, values, mask)
+        row = kv_cache.attend_one_token(query[2:3], keys[2:3, :, alone], values[2:3, :, alone], mask[2:3, ..., alone])
         assert torch.equal(row, together[2:3])
 
 
@@ -121,16 +121,16 @@ def test_heads_that_share_keys_attend_by_products_whose_rows_stand_alone(shared,
     generator = torch.Generator().manual_seed(1)
     query = torch.randn(6, shared * group, 1, size, generator=generator)
     keys, values = torch.randn(2, 6, shared, 304, size, generator=generator)
-    together = base.attend_one_token(query, keys, values, mask)
+    together = kv_cache.attend_one_token(query, keys, values, mask)
     for row, length in enumerate(lengths.tolist()):
         at, end = slice(row, row + 1), round_up_to_tiles(length, 16)
-        alone = base.attend_one_token(query[at], keys[at, :, :end], values[at, :, :end], mask[at, ..., :end])
+        alone = kv_cache.attend_one_token(query[at], keys[at, :, :end], values[at, :, :end], mask[at, ..., :end])
         assert torch.equal(alone, together[at])
-    monkeypatch.setattr(base, "has_batch_invariant_products", lambda *_: False)
-    torch.testing.assert_close(together, base.attend_one_token(query, keys, values, mask), atol=1e-5, rtol=1e-5)
+    monkeypatch.setattr(kv_cache, "has_batch_invariant_products", lambda *_: False)
+    torch.testing.assert_close(together, kv_cache.attend_one_token(query, keys, values, mask), atol=1e-5, rtol=1e-5)
 
 
 def test_a_product_that_depends_on_the_other_rows_is_found(monkeypatch):
-    whole = base._attend_by_products
-    monkeypatch.setattr(base, "_attend_by_products", lambda query, *rest: whole(query, *rest) + 1e-6 * len(query))
-    assert not base.has_batch_invariant_products.__wrapped__(2, 3, 32, 32, torch.get_num_threads())
+    whole = kv_cache._attend_by_products
+    monkeypatch.setattr(kv_cache, "_attend_by_products", lambda query, *rest: whole(query, *rest) + 1e-6 * len(query))
+    assert not kv_cache.has_batch_invariant_products.__wrapped__(2, 3, 32, 32, torch.get_num_threads())

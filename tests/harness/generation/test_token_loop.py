@@ -14,7 +14,7 @@ from openended.harness.decoders import GenerationRequest, Prompt, QDecoder, appl
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, Mirostat, Nucleus, Xtc
 from openended.harness.generation import token_loop
 from openended.harness.generation.beam_search import Beam
-from openended.harness.generation.kv_cache.general import GeneralRunner
+from openended.harness.generation.runners import GeneralRunner
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.models.transformers import LanguageModel
 from tests.harness.generation.models import family, gpt2, prompt_rows
@@ -187,7 +187,7 @@ class Counting(GeneralRunner):
 
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
-    from openended.harness.generation.kv_cache import choose as module
+    from openended.harness.generation import runners as module
 
     monkeypatch.setattr(Counting, "prompts", 0)
     monkeypatch.setattr(Counting, "tokens", 0)

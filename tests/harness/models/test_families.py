@@ -12,12 +12,10 @@ import pytest
 from openended.harness.core import DataError, Generation
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy
-from openended.harness.generation import compute_q_statistics
+from openended.harness.generation import compute_q_statistics, runners
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
-from openended.harness.generation.kv_cache import choose
-from openended.harness.generation.kv_cache.choose import make_runner
-from openended.harness.generation.kv_cache.general import GeneralRunner
+from openended.harness.generation.runners import GeneralRunner, make_runner
 from openended.harness.models import ModelSpec, families, load_model
 from openended.harness.models.score import compute_token_nll
 from tests.harness.generation.models import wrap
@@ -26,8 +24,8 @@ from tests.helpers import generate, q_request, ragged, scoring, tiny_model
 from tests.lazy import torch
 
 REREAD = ["mamba", "mamba2", "rwkv", "openai-gpt", "recurrent_gemma", "jamba", "qwen3_next", "granitemoehybrid"]
-FIXED = ["gpt_neox", "opt", "mixtral", "bart", "llama4_text"]
-EQUAL = ["gemma2", "gpt_oss"]
+FIXED = ["gpt_neox", "opt", "mixtral", "llama", "qwen3"]
+EQUAL = ["gemma2", "gpt_oss", "bart", "llama4_text"]
 
 
 @pytest.mark.parametrize("kind", [*REREAD, *FIXED, *EQUAL, "bert", "xlnet", "modernbert-decoder"])
@@ -104,8 +102,8 @@ def test_a_cache_that_goes_wrong_is_seen(monkeypatch):
     monkeypatch.setattr(GeneralRunner, "extend", forgetful)
     lm = tiny_family("llama")
     make_runner(lm, 1, 16)
-    assert choose.RUNNER_KINDS[lm.model] == "equal"
-    monkeypatch.setattr(choose, "KINDS", ("fixed",))
+    assert runners.RUNNER_KINDS[lm.model] == "equal"
+    monkeypatch.setattr(runners, "RUNNERS", {"fixed": GeneralRunner})
     with pytest.raises(DataError, match=r"the family llama cannot be run from left to right") as caught:
         make_runner(tiny_family("llama"), 1, 16)
     assert "\n" not in str(caught.value)
@@ -128,7 +126,7 @@ def saved(kind: str, tmp_path: Path, **config: Any) -> ModelSpec:
 @pytest.mark.parametrize("kind", ["mamba", "rwkv", "openai-gpt"])
 def test_what_has_no_fast_attention_is_loaded_with_the_plain_one(kind, tmp_path, caplog):
     backend = saved(kind, tmp_path).load()
-    assert choose.RUNNER_KINDS[backend.model] == "reread"
+    assert runners.RUNNER_KINDS[backend.model] == "reread"
     assert "each step reads the whole text again" in caplog.text
     assert families.choose_attention(type(backend.model)) == "eager"
 

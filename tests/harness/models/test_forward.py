@@ -356,9 +356,8 @@ def test_rows_that_overflow_are_counted_and_a_smaller_dtype_is_named():
 
     lm = gpt2()
     half = replace(lm, spec=replace(lm.spec, dtype="float16"))
-    assert (
-        failures.describe_broken_weights(half, "x")
-        == "model gpt2: x in float16; its weights are broken, or try dtype=float32"
+    assert failures.describe_broken_weights(half) == (
+        "model gpt2: its logits are not finite in float16; its weights are broken, or try dtype=float32"
     )
 
     values = np.zeros((5, 3), np.float32)

@@ -15,11 +15,10 @@ from openended.harness.backends.transformers import make_backend
 from openended.harness.core import DataError, Runtime, SpecError, digest
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
-from openended.harness.generation import compute_q_statistics
+from openended.harness.generation import compute_q_statistics, runners
 from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
-from openended.harness.generation.kv_cache import choose
 from openended.harness.models import ModelSpec, load_model, spec as spec_module
 from openended.harness.models.files import INDEX, digest_files, list_model_files, list_tokenizer_files
 from openended.harness.models.tokenizer import load_tokenizer
@@ -81,7 +80,7 @@ def broken(value: float) -> Any:
     model = copy.deepcopy(gpt2(seed=7).model)
     model.lm_head.weight.data[3, 0] = value
     lm = wrap(model)
-    choose.RUNNER_KINDS[model] = "fixed"  # the check at load would see it first: what counts here is a later overflow
+    runners.RUNNER_KINDS[model] = "fixed"  # the check at load would see it first: what counts here is a later overflow
     return lm
 
 

@@ -16,7 +16,7 @@ as a tiny random model: single steps were compared with one pass over all tokens
 is loaded, and a difference is an error.
 
 - **fixed**: keys and values are stored in a cache of fixed size, and rows of different lengths share a forward pass.
-- **equal**: the same, but only rows of equal length share a forward pass (attention with a soft cap or with sinks).
+- **equal**: the same, but only rows of equal length share a forward pass (attention with a soft cap, sinks or chunks, for example).
 - **reread**: the family stores its state in another way (recurrent and hybrid models, for example), so each step
   recomputes the whole text. This is correct, but slower for longer texts; a message appears when the model is loaded.
 - **refused**: loading fails with the name of the family and the reason.
@@ -124,7 +124,7 @@ def tiny_family(kind: str) -> Any:
 def how(kind: str) -> str:
     """How the family is run: `fixed`, `reread`, or why not."""
     from openended.harness.core.errors import shorten_error
-    from openended.harness.generation.kv_cache.choose import RUNNER_KINDS, make_runner
+    from openended.harness.generation.runners import RUNNER_KINDS, make_runner
     from openended.harness.models.families import find_refusal
 
     reason = find_refusal({"model_type": kind})

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from openended.harness.core import I64, copy_to_device
-from openended.harness.models import LanguageModel, check_logits, rescale_logits
+from openended.harness.models import LanguageModel, check_logits, get_body, rescale_logits
 
 TILE = 4
 """Rows are filled up to a multiple of it on CPU."""
@@ -40,8 +40,8 @@ class CacheRunner(ABC):
     ragged = True
     """True where rows may have different lengths; else all rows are started together, with prompts of one length."""
 
-    def __init__(self, lm: LanguageModel, rows: int) -> None:
-        self._lm, self._device = lm, lm.device
+    def __init__(self, lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> None:  # noqa: ARG002
+        self._lm, self._device, self._body = lm, lm.device, get_body(lm.model)
         self.lengths = np.zeros(rows, dtype=np.int64)
         """Positions that each row holds."""
 
@@ -172,15 +172,6 @@ def plan_prompt_pass(
     ids[: lengths.sum()] = np.concatenate([np.asarray(prompt, dtype=np.int64) for prompt in prompts])
     at[: lengths.sum()] = np.concatenate([np.arange(length) for length in lengths])
     return ForwardPass(copy_to_device(ids, device), copy_to_device(at, device), list(rows), lengths, steps=False)
-
-
-def plan_step_pass(rows: Sequence[int], ids: Tensor, lengths: I64, full: int) -> ForwardPass:
-    """Plan a pass of one token more for each of the rows, which ascend; `lengths` (n,) before it."""
-    n = len(rows)
-    at = copy_to_device(np.concatenate([lengths, np.zeros(full - n, dtype=np.int64)]), ids.device)
-    if full > n:
-        ids = torch.cat([ids, ids[:1].expand(full - n)])
-    return ForwardPass(ids, at, list(rows), lengths + 1, steps=True)
 
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]

@@ -1,1 +1,0 @@
-"""Key/value caches for batches of rows."""

@@ -1,0 +1,404 @@
+"""Runners of a model, and which of them it gets: the first kind whose steps agree with the model's full forward pass.
+
+A model reads a few tokens step by step, and its logits are compared with those of one pass over all tokens. A family
+with exchangeable attention runs on rows of any lengths, as one sequence of T tokens with positions of their own: what
+makes rows of it is the attention that we give it, for everything else in these models treats tokens alike. Others run
+with rows of one length, on the cache classes of transformers. A family with another kind of state (recurrent and hybrid
+models, custom caches) reads the whole text again at each step: slower, with the same result. A family that agrees in no
+way is refused. docs/families.md lists the result for all families in transformers.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, DynamicLayer
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, grouped_mm_experts_forward
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from openended.harness.core import DataError, copy_to_device, shorten_error
+from openended.harness.generation.kv_cache import (
+    FLOOR,
+    TILE,
+    CacheRunner,
+    ForwardPass,
+    KeyValues,
+    attend_one_token,
+    plan_prompt_pass,
+    split_prompts,
+)
+from openended.harness.models import LanguageModel, check_device, check_logits, is_batch_invariant, is_out_of_memory
+
+log = logging.getLogger(__name__)
+
+Module = Any  # a model of transformers, or a layer of one
+NAME = "openended_rows"  # name of our attention and our experts in transformers' registries
+_GROUPED = "grouped_mm"
+_LAYERS = frozenset({"full_attention", "sliding_attention"})
+_OWN_LENGTH = frozenset({"dynamic", "longrope"})  # rotary embeddings that change with the longest row of a batch
+_now: ContextVar[tuple[KeyValues, ForwardPass]] = ContextVar("_now")
+
+
+def takes_ragged_rows(model: Module) -> bool:
+    """Return whether rows of different lengths may share a pass."""
+    config = model.config.get_text_config(decoder=True)
+    rope = getattr(config, "rope_parameters", None) or {}
+    ropes = [rope, *(parameters for parameters in rope.values() if isinstance(parameters, dict))]
+    return (
+        bool(getattr(model, "_supports_attention_backend", False))
+        and set(getattr(config, "layer_types", None) or ()) <= _LAYERS
+        and not any(parameters.get("rope_type") in _OWN_LENGTH for parameters in ropes)
+        and not getattr(config, "alibi", False)
+        and not model.config.is_encoder_decoder
+    )
+
+
+class GeneralRunner(CacheRunner):
+    """Runs any model of transformers with our attention, on rows of any lengths."""
+
+    def __init__(self, lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> None:
+        super().__init__(lm, rows, length, once=once)
+        layers = lm.model.config.get_text_config(decoder=True).num_hidden_layers
+        self.keys = KeyValues(layers, rows, length, padded=lm.device.type != "cpu", once=once)
+
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
+        states: dict[int, Tensor] = {}
+        for part in split_prompts(prompts, self._device.type):
+            sizes = [len(prompts[i]) for i in part]
+            full = self._round_up_count(sum(sizes))
+            batch = plan_prompt_pass([rows[i] for i in part], [prompts[i] for i in part], full, self._device)
+            hidden = self._run(batch)
+            hidden = hidden[: batch.size] if every else hidden[batch.last().to(hidden.device)]
+            states.update(zip(part, torch.split(hidden, sizes if every else [1] * len(part)), strict=True))
+        self.lengths[list(rows)] = [len(p) for p in prompts]
+        return [states[i] for i in range(len(prompts))]
+
+    def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
+        index, n = np.asarray(rows), len(rows)
+        missing = self._round_up_count(n) - n
+        at = copy_to_device(np.concatenate([self.lengths[index], np.zeros(missing, dtype=np.int64)]), ids.device)
+        if missing:
+            ids = torch.cat([ids, ids[:1].expand(missing)])
+        hidden = self._run(ForwardPass(ids, at, list(rows), self.lengths[index] + 1, steps=True))[:n]
+        self.lengths[index] += 1
+        return hidden
+
+    def _copy_rows(self, source: list[int], target: list[int], since: int) -> None:
+        self.keys.copy(source, target, since, int(self.lengths[target].max()))
+
+    def _run(self, batch: ForwardPass) -> Tensor:
+        """Return the last hidden states of a pass with its filling, (T, d)."""
+        with torch.inference_mode(), _install_attention(self._lm.model, self.keys, batch):
+            out = self._body(input_ids=batch.ids[None], position_ids=batch.positions[None], use_cache=False)
+            hidden: Tensor = out.last_hidden_state[0]
+            return hidden
+
+
+@contextmanager
+def _install_attention(model: Module, keys: KeyValues, batch: ForwardPass) -> Iterator[None]:
+    """Replace the attention and the experts of a model for one pass."""
+    ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
+    ALL_EXPERTS_FUNCTIONS.register(NAME, _run_experts)
+    config = model.config
+    before = config._attn_implementation, config._experts_implementation
+    token = _now.set((keys, batch))
+    config._attn_implementation = NAME
+    if before[1] == _GROUPED and not keys.padded:
+        config._experts_implementation = NAME
+    try:
+        yield
+    finally:
+        config._attn_implementation, config._experts_implementation = before
+        _now.reset(token)
+
+
+@contextmanager
+def _limit_to_one_thread(needed: bool) -> Iterator[None]:
+    """Limit attention to one thread: small products depend on memory addresses, which differ between threads."""
+    threads = torch.get_num_threads() if needed else 1
+    if threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _run_experts(module: Module, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+    """Run transformers' experts, each padded with tokens of weight 0 to a row count that the BLAS treats uniformly."""
+    each = chosen.shape[1]
+    counts = np.bincount(chosen.flatten().numpy(), minlength=module.num_experts)
+    missing = np.where(counts > 0, np.maximum(-(-counts // TILE) * TILE, FLOOR) - counts, 0)
+    total = int(missing.sum())
+    missing[counts.argmax()] += next(TILE * j for j in range(each) if (total + TILE * j) % each == 0)
+    filling = np.repeat(np.arange(len(counts)), missing)
+    more = torch.from_numpy(filling.reshape(-1, each)).to(chosen.dtype)
+    output: Tensor = grouped_mm_experts_forward(
+        module,
+        torch.cat([hidden, hidden[:1].expand(len(more), -1)]),
+        torch.cat([chosen, more]),
+        torch.cat([weights, weights.new_zeros(more.shape)]),
+    )
+    return output[: len(hidden)]
+
+
+def _attend(
+    module: Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, *,
+    scaling: float | None = None, sliding_window: int | None = None, **options: object,
+) -> tuple[Tensor, None]:  # fmt: skip
+    """Attention in transformers' form: query (1, H, T, s), key and value (1, K, T, s) → (1, T, H, s).
+
+    No mask is made for attention that transformers does not know.
+    """
+    del attention_mask
+    keys, batch = _now.get()
+    if options.get("softcap") is not None or options.get("s_aux") is not None:
+        raise NotImplementedError("attention with a soft cap or sinks")
+
+    def kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        if q.shape[2] == 1 and not keys.padded:
+            return attend_one_token(q, k, v, mask, scaling)
+        out: Tensor = sdpa_attention_forward(module, q, k, v, mask, scaling=scaling)[0]
+        return out.transpose(1, 2)
+
+    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
+    with _limit_to_one_thread(not keys.padded and not batch.steps):
+        attended = keys.attend(module.layer_idx, q, k, v, batch, kernel, window=sliding_window)
+    return attended.view(1, len(q), q.shape[1], -1), None
+
+
+class RereadRunner(CacheRunner):
+    """Reads the whole text again at each step; keeps the token ids and nothing else."""
+
+    def __init__(self, lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> None:
+        super().__init__(lm, rows, length, once=once)
+        self._ids = torch.zeros((rows, length), dtype=torch.int64, device=self._device)
+
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
+        del every
+        for row, prompt in zip(rows, prompts, strict=True):
+            self._ids[row, : len(prompt)] = copy_to_device(prompt, self._device, np.int64)
+            self.lengths[row] = len(prompt)
+        return self._read(rows)
+
+    def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
+        index = np.asarray(rows)
+        self._ids[copy_to_device(index, self._device), copy_to_device(self.lengths[index], self._device)] = ids
+        self.lengths[index] += 1
+        return torch.stack([hidden[-1] for hidden in self._read(rows)])
+
+    def _read(self, rows: Sequence[int]) -> list[Tensor]:
+        """Last hidden states of all positions of each row; rows of one length go through together."""
+        states: dict[int, Tensor] = {}
+        for length in sorted({int(self.lengths[row]) for row in rows}):
+            part = [row for row in rows if self.lengths[row] == length]
+            missing = self._round_up_count(len(part)) - len(part)
+            filled = part + part[:1] * missing  # kernels for few rows round otherwise
+            ids = self._ids[copy_to_device(filled, self._device), :length]
+            with torch.inference_mode():
+                states.update(zip(part, self._body(input_ids=ids, use_cache=False)[0], strict=False))
+        return [states[row] for row in rows]
+
+    def _copy_rows(self, source: list[int], target: list[int], since: int) -> None:
+        del since
+        to, origin = (copy_to_device(rows, self._device) for rows in (target, source))
+        self._ids[to] = self._ids[origin]
+
+
+class SameLengthRunner(CacheRunner):
+    """All rows have one length, and those in use are the first ones."""
+
+    ragged = False
+
+    def __init__(self, lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> None:
+        super().__init__(lm, rows, length, once=once)
+        self._once, self._room = once, length
+        self._cache: Any = None
+
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
+        del every
+        states: dict[int, Tensor] = {}
+        for length in sorted({len(p) for p in prompts}, reverse=True):
+            part = [i for i, p in enumerate(prompts) if len(p) == length]
+            if not self._once:
+                full = self._round_up_count(len(self.lengths))
+                count = self._lm.model.config.get_text_config(decoder=True).num_hidden_layers
+                self._cache = Cache(layers=[FixedLayer(full, self._room) for _ in range(count)])
+            ids = copy_to_device([tuple(prompts[i]) for i in part], self._device, np.int64)
+            states.update(zip(part, self._run(ids, 0).unbind(0), strict=True))
+            for layer in self._list_layers():
+                layer.move([rows[i] for i in part], list(range(len(part))))
+        self.lengths[list(rows)] = [len(p) for p in prompts]
+        return [states[i] for i in range(len(prompts))]
+
+    def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
+        hidden = self._run(ids[:, None], int(self.lengths[0]))[:, 0]
+        self.lengths[: len(rows)] += 1
+        return hidden
+
+    def _run(self, ids: Tensor, start: int) -> Tensor:
+        """Last hidden states (n, t, d) of ids (n, t) after `start` positions."""
+        n, t = ids.shape
+        missing = self._round_up_count(n) - n
+        if missing:
+            ids = torch.cat([ids, ids[:1].expand(missing, t)])
+        at = torch.arange(start, start + t, device=ids.device)
+        for layer in self._list_layers():
+            layer.used = start
+        with torch.inference_mode():
+            out = self._body(
+                input_ids=ids, past_key_values=self._cache, use_cache=self._cache is not None, cache_position=at,
+                position_ids=at.expand(len(ids), t),
+            )  # fmt: skip
+        hidden: Tensor = out.last_hidden_state
+        return hidden[:n]
+
+    def _copy_rows(self, source: list[int], target: list[int], since: int) -> None:
+        for layer in self._list_layers():
+            layer.move(target, source, since)
+
+    def _list_layers(self) -> list[Any]:
+        return [] if self._cache is None else list(self._cache.layers)
+
+
+class FixedLayer(DynamicLayer):  # type: ignore[misc]
+    """Keys and values in a buffer of the final length."""
+
+    def __init__(self, rows: int, length: int) -> None:
+        super().__init__()
+        self.used, self._rows, self._length = 0, rows, length
+
+    def update(self, key_states: Any, value_states: Any, *_: Any, **__: Any) -> Any:  # noqa: ANN401
+        if not self.used:
+            self.dtype, self.device = key_states.dtype, key_states.device
+            self.is_initialized: bool = True
+            # Zeros, because unused rows are computed too.
+            self.keys, self.values = (
+                states.new_zeros((self._rows, states.shape[1], self._length, states.shape[3]))
+                for states in (key_states, value_states)
+            )
+        n, end = len(key_states), self.used + key_states.shape[2]
+        self.keys[:n, :, self.used : end] = key_states
+        self.values[:n, :, self.used : end] = value_states
+        self.used = end
+        return self.keys[:n, :, :end], self.values[:n, :, :end]
+
+    def get_seq_length(self) -> int:
+        return self.used
+
+    def get_mask_sizes(self, query: Any) -> tuple[int, int]:  # noqa: ANN401 - an int or positions, by version
+        return self.used + (query if isinstance(query, int) else query.shape[0]), 0
+
+    def move(self, to: list[int], source: list[int], since: int = 0) -> None:
+        with torch.inference_mode():
+            target, origin = (copy_to_device(rows, self.device) for rows in (to, source))
+            for buffer in (self.keys, self.values):
+                buffer[target, :, since : self.used] = buffer[origin, :, since : self.used]
+
+
+RUNNERS: dict[str, type[CacheRunner]] = {"fixed": GeneralRunner, "equal": SameLengthRunner, "reread": RereadRunner}
+"""Kind → runner, in the order in which they are tried."""
+RUNNER_KINDS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+"""Model of transformers → the kind of its runner, once it was found."""
+# Largest relative difference between steps and full pass (`measure_difference`); float noise is far smaller.
+TOLERANCE = {"float32": 1e-3, "bfloat16": 0.2, "float16": 0.1}
+# Tokens of the check: _FIRST are read at once, then _STEPS one by one.
+_FIRST, _STEPS = 6, 4
+CHECKED = 16  # room for the check of a model before it is first run
+TRIED = (3, 40)  # rows with which the logits of one alone are compared
+
+
+def make_runner(lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> CacheRunner:
+    """Make a runner for `rows` sequences of at most `length` positions; with `once` they are never extended."""
+    return RUNNERS[choose_runner_kind(lm)](lm, rows, length, once=once)
+
+
+def choose_runner_kind(lm: LanguageModel) -> str:
+    """Return the first kind of runner whose steps agree with the model's full pass; the answer is cached."""
+    if lm.model in RUNNER_KINDS:
+        return RUNNER_KINDS[lm.model]
+    family = str(lm.model.config.model_type)
+    ids, full_logits = _run_full_pass(lm)
+    reasons = []
+    for kind, runner in RUNNERS.items():
+        # Recurrent and hybrid models: their past is more than keys and values by position.
+        if kind != "reread" and getattr(lm.model, "_is_stateful", False):
+            continue
+        if kind == "fixed" and not takes_ragged_rows(lm.model):
+            continue
+        try:
+            difference = measure_difference(lm, runner(lm, 1, CHECKED), ids, full_logits)
+        except Exception as err:
+            check_device(err)
+            if is_out_of_memory(err):
+                raise
+            log.debug("model %s, %s: %s", lm.spec.title, kind, shorten_error(err))
+            reasons.append(shorten_error(err))
+            continue
+        if difference <= TOLERANCE[lm.spec.dtype]:
+            if kind == "reread":
+                log.warning(
+                    "model %s: the family %s has a cache of its own kind: each step reads the whole text again",
+                    lm.spec.title, family,
+                )  # fmt: skip
+            RUNNER_KINDS[lm.model] = kind
+            return kind
+        reasons.append(f"logits of single steps differ from those of one pass by {difference:.2g} of their norm")
+    raise DataError(f"model {lm.spec.title}: the family {family} cannot be run from left to right: {reasons[-1]}")
+
+
+def _run_full_pass(lm: LanguageModel) -> tuple[Tensor, Tensor]:
+    """Return test tokens (1, t) and the float32 logits of the model's own forward pass over them (t, V)."""
+    size = _FIRST + _STEPS if lm.context_length is None else min(_FIRST + _STEPS, lm.context_length)
+    # Distinct tokens across the vocabulary; the first ids are often special tokens.
+    ids = (torch.arange(1, size + 1) * max(1, lm.vocab_size // (size + 2)) + 1).clamp(max=lm.vocab_size - 1)
+    ids = ids[None].to(lm.device)
+    with torch.inference_mode():
+        return ids, check_logits(lm.model(input_ids=ids, use_cache=False).logits[0].float(), lm)
+
+
+def measure_difference(lm: LanguageModel, runner: CacheRunner, ids: Tensor, full_logits: Tensor) -> float:
+    """Return the distance between logits of single steps and of one pass, relative to the norm of the centered logits.
+
+    Float32 uses the maximum over positions. In half precision, rounding can flip a near-tie (for example of a router)
+    at a single position, so the median is used.
+    """
+    first = min(_FIRST, ids.shape[1] - 1)
+    logits = [runner.logits(runner.start([0], [ids[0, :first].tolist()])[0])]
+    logits += [runner.logits(runner.extend(ids[0, t : t + 1], [0])) for t in range(first, ids.shape[1])]
+    step_logits = torch.cat(logits).float()
+    norms = (full_logits - full_logits.mean(-1, keepdim=True)).norm(dim=-1)
+    differences = (step_logits - full_logits).norm(dim=-1) / norms.clamp_min(1e-12)
+    value = differences.max() if lm.spec.dtype == "float32" else differences.median()
+    return float(value) if bool(torch.isfinite(differences).all()) else float("inf")
+
+
+def depends_on_batch(lm: LanguageModel) -> bool:
+    """Return whether a text can depend on the other texts of its batch.
+
+    On an accelerator always: attention is padded, and its kernels change with the number of rows. On a CPU never where
+    all layers are packed; elsewhere by a trial, because kernels differ between processors.
+    """
+    if lm.device.type != "cpu" or is_batch_invariant(lm):
+        return lm.device.type != "cpu"
+    prompts = (torch.arange(max(TRIED) * 5) * 7 % lm.vocab_size).view(-1, 5)
+
+    def compute_first_row(count: int) -> Tensor:
+        """Return the logits of the first row after its prompt and after one more token."""
+        with torch.inference_mode():
+            runner = make_runner(lm, count, CHECKED)
+            hidden = torch.stack([states[-1] for states in runner.start(range(count), prompts[:count].tolist())])
+            more = runner.extend(prompts[:count, 0], range(count))
+            return torch.cat([runner.logits(hidden)[:1], runner.logits(more)[:1]])
+
+    alone = compute_first_row(1)
+    return not all(torch.equal(compute_first_row(count), alone) for count in TRIED)
