@@ -10,6 +10,7 @@ REASONING_FIELDS = ("reasoning", "reasoning_content")
 
 
 # What other programs call a role and the content of a message, and the roles.
+_TEXTS = (None, "text", "output_text")  # types of the parts of a message's content that are its text
 _ROLES, _CONTENTS = ("role", "from", "author", "speaker"), ("content", "value", "text")
 _ALIASES = {"human": "user", "prompter": "user", "user": "user"} | dict.fromkeys(
     ("assistant", "gpt", "chatgpt", "bot", "chatbot", "ai", "model", "bing", "bard"), "assistant"
@@ -47,7 +48,7 @@ def is_conversation(value: Any) -> bool:  # noqa: ANN401 - JSON
 
 
 def read_message(message: Mapping[str, Any], where: str) -> tuple[str | None, str]:
-    """Return the reasoning of a message, in a field or a part of its content, and its text.
+    """Return the reasoning of a message, in a field or in parts of its content, and its text, which may be a refusal.
 
     A message without a text ended inside its reasoning, which the server may keep for itself: the reasoning is then
     an empty text at least.
@@ -56,11 +57,13 @@ def read_message(message: Mapping[str, Any], where: str) -> tuple[str | None, st
         DataError: If a field is no text; the message starts with `where`.
     """
     content, thoughts = message.get("content"), [message.get(name) for name in REASONING_FIELDS]
-    if isinstance(content, list):  # parts, of which only some have text
-        parts = [part for part in content if isinstance(part, Mapping)]
-        thoughts += [p.get(p["type"]) for p in parts if p.get("type") in ("reasoning", "thinking")]
-        texts = [p.get("text") for p in parts if p.get("type") in ("text", "output_text")]
-        content = "".join(text for text in texts if isinstance(text, str)) if texts else None
+    content = message.get("refusal") if content is None else content
+    if isinstance(content, list):  # parts, of which only some have text; a thought may have parts too
+        parts = [part if isinstance(part, Mapping) else {"text": part} for part in content]
+        nested = [p.get(p["type"]) for p in parts if p.get("type") in ("reasoning", "thinking")]
+        thoughts.append("\n\n".join(filter(None, (read_message({"content": thought}, where)[1] for thought in nested))))
+        texts = [text for p in parts if p.get("type") in _TEXTS and isinstance(text := p.get("text"), str)]
+        content = "".join(texts) if texts else None
     for name, value in (("content", content), *((REASONING_FIELDS[0], thought) for thought in thoughts)):
         if not isinstance(value, str | None):
             raise DataError(f"{where}{name}: expected text, got {type(value).__name__}")

@@ -120,7 +120,8 @@ def find_error_line(content: bytes, key: str | None) -> str:
         value = decode_json(content, key)
     except DataError:
         value = None
-    for name in ("error", "message", "detail"):
+    for name in ("error", "message", "detail", "msg"):
+        value = value[0] if isinstance(value, list) and value else value
         if isinstance(value, dict) and value.get(name):
             value = value[name]
     if isinstance(value, str):

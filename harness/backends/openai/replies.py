@@ -16,6 +16,7 @@ from openended.harness.models import decode_continuation, read_message, tokenize
 Token = int | str  # its id, or its text if the server returns no ids
 _ID = "token_id:"
 MAX_LOG_PROB = 1e-3  # rounding can bring a log-probability above 0
+_ENDS: dict[Any, Stop] = {"stop": "eos", "eos_token": "eos", "eos": "eos", "length": "length", "model_length": "length"}
 _MOST_WORDS, _MOST_CHARACTERS = 4, 256  # in a token: some tokens span words, and runs of one sign are long
 NO_ECHO = (
     "it gives no log-probabilities of a given text (echo, prompt_logprobs): it cannot score; vLLM, SGLang and "
@@ -27,7 +28,7 @@ NO_ECHO = (
 class Choice:
     """One text of a reply."""
 
-    text: str
+    text: str | None  # None if the reply has none
     ids: tuple[int, ...] | None  # generated token ids, the end token included; None if the reply has none
     finish_reason: Any
     logprobs: Mapping[str, Any] | None
@@ -106,12 +107,18 @@ def _read_choice(
     reply: Mapping[str, Any], row: Mapping[str, Any], served: ServedModel, request: CompletionRequest
 ) -> Choice:
     message, logprobs = row.get("message"), row.get("logprobs")
-    reasoning, text = None, row.get("text", "")
-    if isinstance(message, Mapping):
+    reasoning, text = None, row.get("text")
+    if message is not None:
+        if not isinstance(message, Mapping):
+            raise DataError(f"field message: expected an object, got {type(message).__name__}")
         reasoning, text = read_message(message, "field message.")
+        if not text and message.get("tool_calls"):
+            raise DataError("field message: it calls a tool instead of writing a text")
+        if not (text or reasoning) and (content := message.get("content")):
+            raise DataError(f"field message.content: expected parts with a text, got {str(content)[:60]}")
         if not text and _count_tokens(reply, "completion_tokens_details", "reasoning_tokens"):
             reasoning = reasoning or ""  # the server keeps it for itself
-    if not isinstance(text, str):
+    elif not isinstance(text, str) and "text" in row:
         raise DataError(f"field text: expected text, got {'null' if text is None else type(text).__name__}")
     logprobs = logprobs if isinstance(logprobs, Mapping) else None
     content = logprobs.get("content") if logprobs is not None else None
@@ -152,7 +159,7 @@ def check_prompt(reply: Reply, served: ServedModel, request: CompletionRequest) 
             raise DataError(f"it cuts prompts: it read {len(ids)} tokens of {len(sent)}")
         raise DataError(f"it read another prompt than was sent: {len(ids)} tokens, {len(sent)} sent")
     count = reply.count_tokens("prompt_tokens")
-    if count is not None and count != len(sent):
+    if count and count != len(sent):  # 0 where a server counts what it had not read before alone
         longer = count > len(sent)
         what = "it puts tokens of its own before it (a beginning-of-text token)" if longer else "it cuts prompts"
         raise DataError(f"it read {count} tokens of a prompt of {len(sent)}: {what}, or has another tokenizer")
@@ -165,15 +172,20 @@ def read_completion(
     check_prompt(reply, served, request)
     choice = reply.choices[0]
     reason, ids, text = choice.finish_reason, choice.ids, choice.text
-    if reason not in ("stop", "length"):
+    stop = _ENDS.get(reason) if isinstance(reason, str) else None
+    if stop is None:
         raise DataError(f"a text ended with finish_reason {reason!r:.40}; expected stop or length")
+    if text is None:
+        if ids is None:
+            raise DataError("it has neither the field text nor message: nothing was written, or in another form")
+        text = ""
     encoded = ids is None or choice.reasoning is not None  # the ids are those of reasoning and text
     if ids is None or encoded:
         count = len(ids) if ids is not None else reply.count_tokens("completion_tokens")
         ids = tuple(tokenize_continuation(tokenizer, prompt, request.ids, text)) if tokenizer is not None else ()
     else:
         count = len(ids)
-        if reason == "stop" and ids and ids[-1] in served.end_ids:
+        if stop == "eos" and ids and ids[-1] in served.end_ids:
             ids = ids[:-1]
         if tokenizer is None:  # the ids cannot be decoded here
             ids = ()
@@ -184,12 +196,12 @@ def read_completion(
             text = decoded
     if count is not None and count > request.max_tokens:
         raise DataError(_describe_excess(count, request))
-    if count is not None and reason == "length" and count < request.max_tokens:
+    if count is not None and stop == "length" and count < request.max_tokens:
         raise DataError(
             f"it cut a text after {count} tokens where {request.max_tokens} were asked for: its own limit is lower, or "
             "prompt and text do not fit its context"
         )
-    if count is not None and reason == "stop" and count < request.min_tokens:
+    if count is not None and stop == "eos" and count < request.min_tokens:
         raise DataError(f"a text ended after {count} tokens in spite of min_new_tokens={request.min_tokens}")
     if count is None and len(ids) > 2 * request.max_tokens + 8:  # tokenizing again can give a few more
         raise DataError(f"field text: about {len(ids)} tokens where {request.max_tokens} were asked for")
@@ -198,7 +210,7 @@ def read_completion(
     if words > _MOST_WORDS * (request.max_tokens + 1) or len(whole) > _MOST_CHARACTERS * (request.max_tokens + 1):
         size = f"{words:,} words, {len(whole):,} characters"
         raise DataError(f"field text: {size} where {request.max_tokens} tokens were asked for: it ignores max_tokens")
-    return CompletedText(ids, text, "eos" if reason == "stop" else "length", encoded, choice.reasoning)
+    return CompletedText(ids, text, stop, encoded, choice.reasoning)
 
 
 def _normalize(text: str) -> str:
@@ -261,7 +273,7 @@ def read_first_tokens(reply: Reply) -> list[Token]:
         elif isinstance(entries := logprobs.get("content"), list) and entries:
             tokens.append(_read_token(entries[0]))
         else:
-            tokens.append(choice.text)
+            tokens.append(choice.text or "")
     return tokens
 
 

@@ -318,6 +318,7 @@ def test_a_body_has_a_bound_and_its_charset_changes_nothing():
     [
         (b'{"error": {"message": "too long\\nmore"}}', "too long"),
         (b'{"detail": "not found"}', "not found"),
+        (b'{"detail": [{"loc": ["body", "n"], "msg": "too large"}]}', "too large"),
         (b"<html>\n\n oops", "<html>"),
         (b"  \n", "no reason given"),
         (b"a\x1b[31m" + b"b" * 1000, "a\\x1b[31m" + "b" * 191),
