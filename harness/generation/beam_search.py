@@ -111,9 +111,10 @@ class _Search:
         self.request, self.emit, self.advance = request, emit, advance
         self.slots = BatchSlots([lm], request, width=spec.num_beams)
         shape = (self.slots.count, spec.num_beams)
-        self.finished: list[list[tuple[float, list[int]]]] = [[] for _ in range(self.slots.count)]
+        self.finished = np.empty(self.slots.count, dtype=object)
         """Score and tokens of each text's finished hypotheses, best first, at most num_beams."""
-        self.noise: dict[int, np.random.Generator] = {}
+        self.noise = np.empty(self.slots.count, dtype=object)
+        """Random generator of each text."""
         self.running = torch.zeros(shape, dtype=torch.float32, device=lm.device)
         """Scores of the hypotheses that go on."""
         self.last = torch.zeros(shape, dtype=torch.int64, device=lm.device)
@@ -146,12 +147,7 @@ class _Search:
 
     def _refill_slots(self) -> None:
         """Fill free slots with waiting prompts, and move the state of texts that changed their slots."""
-        changes = self.slots.refill(self.running, self.last)
-        for old, new in zip(changes.source, changes.target, strict=True):
-            self.finished[new] = self.finished[old]
-            if self.spec.stochastic:
-                self.noise[new] = self.noise[old]
-        for slot in changes.fresh:
+        for slot in self.slots.refill(self.running, self.last, self.finished, self.noise):
             prompt = self.slots.prompt(slot)
             self.finished[slot] = []
             if self.spec.stochastic:

@@ -94,9 +94,8 @@ class _Search:
         """Fill free slots with waiting prompts, and move the states of texts that changed their slots."""
         import torch
 
-        changes = self.slots.refill(*self.states)
-        prompts = self.slots.run_prompts(every=True)[0] if changes.fresh else []
-        for slot, states in zip(changes.fresh, prompts, strict=True):
+        fresh = self.slots.refill(*self.states)
+        for slot, states in zip(fresh, self.slots.run_prompts(every=True)[0] if fresh else (), strict=True):
             if not self.states:
                 count, room, width = self.slots.count, self.slots.room, states.shape[1]
                 all_states = states.new_zeros((count, room, width), dtype=torch.float32)

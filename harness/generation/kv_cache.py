@@ -258,8 +258,10 @@ def _attend_prompts(
         k, v = k.contiguous(), v.contiguous()
         for buffer, new in zip(buffers or (), (k, v), strict=False):
             buffer[rows, :, :t] = new
-        needs_mask = window is not None and t >= window
-        mask = _build_window_mask(t, window or 0, n, k.device) if needs_mask else None
+        mask = None
+        if window is not None and t >= window:  # true where a position of a prompt sees another
+            at = torch.arange(t, device=k.device)
+            mask = ((at <= at[:, None]) & (at > at[:, None] - window))[None, None].expand(n, 1, -1, -1)
         out[inside].view(n, t, *out.shape[1:]).copy_(kernel(q, k, v, mask).transpose(1, 2))
         first, start = first + n, start + n * t
 
@@ -329,10 +331,3 @@ def has_batch_invariant_products(shared: int, group: int, key_size: int, value_s
     together = _attend_by_products(query, keys, values, mask, 1.0)
     some = [slice(i, i + count) for count in (1, 2) for i in range(len(ends) + 1 - count)]
     return all(torch.equal(attend(rows), together[rows]) for rows in some)
-
-
-def _build_window_mask(length: int, window: int, rows: int, device: torch.device) -> Tensor:
-    """Return a mask, true where a position of a prompt sees another: shape (rows, 1, length, length)."""
-    at = torch.arange(length, device=device)
-    position = at[:, None]
-    return ((at <= position) & (at > position - window))[None, None].expand(rows, 1, -1, -1)

@@ -26,15 +26,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotChanges:
-    """What changed before the next step."""
-
-    fresh: list[int]  # slots with a prompt that has not gone through the models yet, ascending
-    source: list[int]  # slots whose texts moved to close gaps, because no prompt is waiting
-    target: list[int]  # the slots that these texts are in now
-
-
-@dataclass(frozen=True, slots=True)
 class _LastPrompt:
     """The prompt that went through the models last, and a slot that still holds its keys and values."""
 
@@ -117,9 +108,12 @@ class BatchSlots:
         for slot in slots:
             self._prompts[slot] = None
 
-    def refill(self, *states: Tensor | NDArray[Any]) -> SlotChanges:
-        """Assign waiting prompts to free slots, and move texts to close the gaps that remain, with their states."""
-        fresh = self._assign_slots()
+    def refill(self, *states: Tensor | NDArray[Any]) -> list[int]:
+        """Assign waiting prompts to free slots, and move texts to close the gaps that remain, with their states.
+
+        Returns the slots with a prompt that has not gone through the models yet, ascending.
+        """
+        self._fresh = fresh = self._assign_slots()
         if self._last_prompt is not None:  # before a move overwrites the slot that holds them
             same = [slot for slot in fresh if self.ids(self.prompt(slot)) == self._last_prompt.ids]
             self._copy_prompt(same, self._last_prompt)
@@ -138,8 +132,7 @@ class BatchSlots:
                     state[to] = state[origin]
             for runner in self.runners:
                 runner.copy(self.rows(source), self.rows(target))
-        self._fresh = fresh
-        return SlotChanges(fresh, source, target)
+        return fresh
 
     def _assign_slots(self) -> list[int]:
         free = [i for i, p in enumerate(self._prompts) if p is None]

@@ -67,7 +67,7 @@ def decode_rows(
         slots = BatchSlots(lms, request)
         last = torch.zeros(slots.count, dtype=torch.int64, device=lm.device)
         while True:
-            for slot in slots.refill(last, *chooser.states).fresh:
+            for slot in slots.refill(last, *chooser.states):
                 chooser.begin(slot, slots.prompt(slot))
             n = len(slots)
             if not n:

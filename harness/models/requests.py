@@ -37,7 +37,7 @@ class ScoringRequest(TextRequest):
     ranks: bool = False  # give each token's rank too: the scores then have shape (tokens, 2)
     window: int | None = None  # tokens read at once; None: the model's context
     stride: int | None = None  # tokens that each later window scores; None: half a window
-    batch_size: int  # batch size; affects only float noise and time
+    batch_size: int  # batch size; affects only float noise (1e-5) and time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,17 +58,7 @@ class QStatisticsRequest(TextRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class EmbeddingRequest(TextRequest):
-    """Texts, prompt and continuation together, that a model turns into vectors."""
+class EmbeddingRequest(ScoringRequest):
+    """Texts, prompt and continuation together, that a model turns into vectors, and may score in the same pass."""
 
     embedder: EmbedderSpec  # layer, pooling, and the maximum length at which texts are truncated on the right
-    include_prompt: bool = False  # where tokens are scored in the same pass: score the prompt's too
-    ranks: bool = False  # where tokens are scored in the same pass: give their ranks too
-    batch_size: int  # batch size; affects only float noise (1e-5) and time
-
-    def make_scoring_request(self) -> ScoringRequest:
-        """Return the request that scores the tokens of the same texts."""
-        return ScoringRequest(
-            prompts=self.prompts, continuations=self.continuations, include_prompt=self.include_prompt,
-            ranks=self.ranks, batch_size=self.batch_size,
-        )  # fmt: skip

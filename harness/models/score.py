@@ -56,7 +56,7 @@ def embed_and_score(
     limit = spec.limit(lm.context_length)
 
     lengths = join_rows(request.prompts, request.continuations, lm.bos_prefix).lengths
-    jobs, out = plan_scoring(lm, request.make_scoring_request())
+    jobs, out = plan_scoring(lm, request)
     pool = make_pool(spec, limit or int(lengths.max(initial=1)), len(lengths))
     lm.forward(jobs, pool=pool, nll=out.values, batch_size=request.batch_size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")

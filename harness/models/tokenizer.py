@@ -1,8 +1,7 @@
 """Load tokenizers that add no special tokens and do no clean-up; no weights, no torch."""
 
-import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -77,22 +76,19 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
     path = spec.find_file("tokenizer.json")
     try:
         if path is not None and path.is_file():
-            description = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(description, dict):
-                raise DataError(f"{path}: expected a JSON object")
             inner = read_tokenizer_file(path)
-            byte_level = (description.get("decoder") or {}).get("type") == "ByteLevel"
-            end_ids = _find_end_ids(spec, inner.token_to_id)
-            return TextTokenizer(inner, end_ids, byte_level, find_bos_prefix(spec, inner), spec.bos_id())
-        slow = load_transformers_tokenizer(spec)
+            usual_ends = [i for i in map(inner.token_to_id, _USUAL_ENDS) if i is not None]
+            byte_level = type(inner.decoder).__name__ == "ByteLevel"
+        else:
+            inner = load_transformers_tokenizer(spec)
+            usual_ends, byte_level = [i for i in [inner.eos_token_id] if i is not None], False
+        end_ids = spec.end_ids() or tuple(usual_ends[:1])  # by the configs, else the first usual name
+        return TextTokenizer(inner, end_ids, byte_level, find_bos_prefix(spec, inner), spec.bos_id())
     except DataError:
         raise
     except Exception as err:
         name = "tokenizer" if path is None else path.name
         raise DataError(f"model {spec.path}: cannot load its {name} ({shorten_error(err)})") from err
-    bos_prefix = find_bos_prefix(spec, slow)
-    end_ids = _find_end_ids(spec, lambda _: slow.eos_token_id)
-    return TextTokenizer(slow, end_ids, byte_level=False, bos_prefix=bos_prefix, bos_id=spec.bos_id())
 
 
 def load_transformers_tokenizer(spec: ModelSpec) -> Any:  # noqa: ANN401
@@ -251,15 +247,6 @@ def find_added_ids(inner: Any) -> tuple[list[int], list[int]]:  # noqa: ANN401
     bare, full = (list(encoding if isinstance(encoding, list) else encoding.ids) for encoding in encodings)
     at = next((i for i in range(len(full)) if full[i : i + len(bare)] == bare), 0)
     return full[:at], full[at + len(bare) :]
-
-
-def _find_end_ids(spec: ModelSpec, token_to_id: Callable[[str], int | None]) -> tuple[int, ...]:
-    """Return the end tokens by the configs, else the first usual name in the vocabulary."""
-    named = spec.end_ids()
-    if named:
-        return named
-    candidates = (token_to_id(name) for name in _USUAL_ENDS)
-    return tuple(i for i in candidates if i is not None)[:1]
 
 
 def check_ids(name: str, vocabulary: Mapping[str, int], vocab_size: int, end_ids: Sequence[int] = ()) -> None:

@@ -149,7 +149,8 @@ class EndpointTrust:
         if encoded:
             notes.append(f"{s.title}: {encoded} texts came without token ids and were encoded again")
         server_facts = {
-            **facts.plain(), "model": s.path, "dialect": s.dialect, "chat": s.chat, "probe": probed,
+            "product": facts.product, "version": facts.version, "context": facts.context, "dtype": facts.dtype,
+            "model": s.path, "dialect": s.dialect, "chat": s.chat, "probe": probed,
             "answers_as": self.answers_as, "endpoints": [s.roots[endpoint] for endpoint in sorted(self.infos)],
             "change": self.change, "texts_encoded_again": encoded,
         }  # fmt: skip

@@ -132,16 +132,15 @@ def find_error_line(content: bytes, key: str | None) -> str:
 class UnreachableError(DataError):
     """A failed attempt that a retry may fix.
 
-    `wait`: the server's Retry-After; `gone`: no answer; `broken`: status 500; `left`: seconds for which it may be tried
-    again, None where nothing limits them.
+    `wait`: the server's Retry-After; `gone`: no answer; `left`: seconds for which it may be tried again, None where
+    nothing limits them.
     """
 
     def __init__(
-        self, message: str, *, wait: float | None = None, gone: bool = False, broken: bool = False,
-        left: float | None = None,
-    ) -> None:  # fmt: skip
+        self, message: str, *, wait: float | None = None, gone: bool = False, left: float | None = None
+    ) -> None:
         super().__init__(message)
-        self.wait, self.gone, self.broken, self.left = wait, gone, broken, left
+        self.wait, self.gone, self.left = wait, gone, left
 
 
 def compute_pause(attempt: int, left: float | None = None) -> float:
@@ -189,10 +188,7 @@ class Client:
         """Return the JSON at a path; None if the server does not serve it."""
         try:
             return await self._send_once(endpoint, path, None, MAX_REPLY)
-        except UnreachableError as err:
-            if err.broken:
-                return None
-            err.gone, err.wait = True, None  # whoever cannot say who it is counts as gone
+        except UnreachableError:
             raise
         except DataError:
             return None
@@ -288,9 +284,9 @@ class Client:
         except DataError as err:
             raise DataError(f"{where}: {path}: {err}") from err
         status, line = reply.status_code, find_error_line(content, self._key)
-        if status in _TRANSIENT:
+        if status in _TRANSIENT and (status != 500 or body is not None):
             wait = _parse_retry_after(reply.headers.get("retry-after"))
-            raise UnreachableError(f"{where}: answers {status}: {line}", wait=wait, broken=status == 500)
+            raise UnreachableError(f"{where}: answers {status}: {line}", wait=wait)
         raise DataError(f"{where}: {status} for {path}: {line}")
 
 

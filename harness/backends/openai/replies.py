@@ -46,12 +46,9 @@ class Reply:
         """Return a field of the first choice, else of the whole reply."""
         return self.json["choices"][0].get(name) or self.json.get(name)
 
-    def count_tokens(self, name: str) -> int | None:
-        """Return a token count of the reply's `usage`; None if it has none."""
-        return _count_tokens(self.json, name)
-
 
 def _count_tokens(reply: Mapping[str, Any], *names: str) -> int | None:
+    """Return a token count of a reply's `usage`; None if it has none."""
     value = reply.get("usage")
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -158,7 +155,7 @@ def check_prompt(reply: Reply, served: ServedModel, request: CompletionRequest) 
         if len(ids) < len(sent):
             raise DataError(f"it cuts prompts: it read {len(ids)} tokens of {len(sent)}")
         raise DataError(f"it read another prompt than was sent: {len(ids)} tokens, {len(sent)} sent")
-    count = reply.count_tokens("prompt_tokens")
+    count = _count_tokens(reply.json, "prompt_tokens")
     if count and count != len(sent):  # 0 where a server counts what it had not read before alone
         longer = count > len(sent)
         what = "it puts tokens of its own before it (a beginning-of-text token)" if longer else "it cuts prompts"
@@ -181,7 +178,7 @@ def read_completion(
         text = ""
     encoded = ids is None or choice.reasoning is not None  # the ids are those of reasoning and text
     if ids is None or encoded:
-        count = len(ids) if ids is not None else reply.count_tokens("completion_tokens")
+        count = len(ids) if ids is not None else _count_tokens(reply.json, "completion_tokens")
         ids = tuple(tokenize_continuation(tokenizer, prompt, request.ids, text)) if tokenizer is not None else ()
     else:
         count = len(ids)

@@ -11,7 +11,7 @@ from openended.harness.backends.openai import replies
 from openended.harness.backends.openai.client import Client, clean_line, run_concurrently
 from openended.harness.backends.openai.dialects import DIALECTS, CompletionRequest
 from openended.harness.backends.openai.replies import Listing, Reply, Token, read_reply
-from openended.harness.core import F64, DataError, Json
+from openended.harness.core import F64, DataError
 
 if TYPE_CHECKING:
     from openended.harness.backends.openai.backend import ServerBackend
@@ -36,9 +36,6 @@ class ServerInfo:
     @property
     def title(self) -> str:
         return f"{self.product} {self.version}" if self.version else f"{self.product}, version unknown"
-
-    def plain(self) -> dict[str, Json]:
-        return {"product": self.product, "version": self.version, "context": self.context, "dtype": self.dtype}
 
 
 async def fetch_info(client: Client, endpoint: int, dialect: str, model: str) -> ServerInfo:
@@ -128,10 +125,6 @@ class ServerSession:
     def order_endpoints(self, name: str) -> list[int]:
         """Order the endpoints for a text by a hash of both, so that the order of the texts does not matter."""
         return sorted(self.endpoints, key=lambda i: hashlib.sha256(f"{i}\x1f{name}".encode()).digest())
-
-    def encode_prompt(self, text: str) -> tuple[int, ...]:
-        """Return the token ids of a text with the prefix that the model expects; empty without a tokenizer."""
-        return self.lm.read_ids(self.lm.encode(text)) if self.tokenizer is not None else ()
 
     async def send(
         self, request: CompletionRequest, endpoints: Sequence[int] | None = None, read: Reader = lambda reply: reply

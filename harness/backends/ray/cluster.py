@@ -216,11 +216,6 @@ class ActorPool:
             # Workers finish abandoned calls before they take new ones.
             self.coming |= {self._call(who): who for who, _ in running.values()}
 
-    def wait(self, count: int) -> None:
-        """Wait until this many actors are ready."""
-        while len(self.idle) < count:
-            self.next([])
-
     def next(self, running: Sequence[Any]) -> list[Any]:
         """Wait until a call has ended or an actor is ready; returns the calls that ended."""
         since, handler = time.monotonic(), signal.getsignal(signal.SIGTERM)

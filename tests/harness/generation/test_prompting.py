@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from openended.harness.core import SpecError
-from openended.harness.generation.prompting import ListedAnswer, PromptForm, read_answers, read_probability
+from openended.harness.generation.listed_answers import ListedAnswer, read_answers, read_probability
+from openended.harness.generation.prompting import PromptForm
 
 TAGGED = "<response><text>{}</text><probability>{}</probability></response>"
 REPLIES = [

@@ -134,17 +134,16 @@ def seated(slots: BatchSlots) -> list[str]:
 def test_who_ends_gives_the_place_to_the_next():
     with torch.inference_mode():
         slots = BatchSlots([family("gpt2")], request(prompts(3, 9, 5, 7), 2))
-        assert slots.refill().fresh == [0, 1]
+        assert slots.refill() == [0, 1]
         assert seated(slots) == ["t/1", "t/3"]  # the longest first
         slots.run_step(torch.zeros(2, dtype=torch.int64))
         slots.free([1])
-        turn = slots.refill()
-        assert (turn.fresh, turn.source) == ([1], [])
+        assert slots.refill() == [1]
         assert seated(slots) == ["t/1", "t/2"]
         slots.run_step(torch.zeros(2, dtype=torch.int64))
         assert slots.runners[0].lengths.tolist() == [10, 5]  # one goes on, one begins
         slots.free([0, 1])
-        assert slots.refill().fresh == [0]
+        assert slots.refill() == [0]
         slots.free([0])
         slots.refill()
         assert len(slots) == 0
@@ -156,8 +155,9 @@ def test_holes_that_nobody_fills_are_closed():
         slots.refill()
         slots.run_step(torch.zeros(4, dtype=torch.int64))
         slots.free([0, 2])
-        turn = slots.refill()
-        assert (turn.fresh, turn.source, turn.target) == ([0], [3], [2])
+        state = np.arange(4)
+        assert slots.refill(state) == [0]
+        assert state.tolist()[:3] == [0, 1, 3]
         assert seated(slots) == ["t/4", "t/1", "t/3"]
 
 
@@ -222,7 +222,7 @@ def test_models_without_ragged_rows_take_prompts_of_one_length():
     rows = [Prompt(f"t/{i}", 0, prompt_rows(1, n, 300, seed=i)[0]) for i, n in enumerate((6, 3, 6, 3, 6, 1))]
     with torch.inference_mode():
         slots = BatchSlots([lm], request(rows, 4))
-        assert len(slots.refill().fresh) == 3
+        assert len(slots.refill()) == 3
     assert plain(texts(lm, Nucleus(), rows, 2)) == plain(texts(lm, Nucleus(), rows[::-1], 64))
 
 

@@ -217,7 +217,7 @@ BAD_FOLDERS: dict[str, tuple[tuple[Any, ...], str]] = {
     "a negative end": ((merge("config.json", eos_token_id=-1),), "is -1, its weights have 257 embeddings"),
     "no tokenizer": ((remove("tokenizer.json", "tokenizer_config.json"),), "no tokenizer in the folder (expected tokenizer.json)"),
     "tokenizer of no JSON": ((put("tokenizer.json", "{"),), "cannot load its tokenizer.json"),
-    "tokenizer of a list": ((put("tokenizer.json", "[]"),), "FOLDER/tokenizer.json: expected a JSON object"),
+    "tokenizer of a list": ((put("tokenizer.json", "[]"),), "cannot load its tokenizer.json"),
     "unknown tokenizer": ((merge("tokenizer.json", model={"type": "Magic"}),), "cannot load its tokenizer.json"),
     "tokenizer_config": ((put("tokenizer_config.json", "{"),), "FOLDER/tokenizer_config.json: not JSON"),
     "generation_config": ((put("generation_config.json", "[1]"),), "FOLDER/generation_config.json: expected a JSON object"),

@@ -64,6 +64,11 @@ def cluster_of(session: Session) -> Cluster:
     return session._workers[1]
 
 
+def wait_for_actors(cluster: Cluster) -> None:
+    while len(cluster.pool.idle) < 2:
+        cluster.pool.next([])
+
+
 @pytest.mark.slow
 def test_a_run_leaves_the_bytes_of_one_process(local, session, tmp_path):
     chosen = settings(tmp_path, *SPREAD, f"task.path={local / 'own.jsonl'}")
@@ -101,14 +106,14 @@ def test_any_number_of_workers_and_one_killed_in_the_middle(session, caplog):
     here, there = settings_model().load(), load_ray_backend(cluster, settings_model())
     tasks = {"generate": generated, "forward": featurized, "q_statistics": teacher_forced}
     want = {name: task(here) for name, task in tasks.items()}
-    cluster.pool.wait(2)
+    wait_for_actors(cluster)
     resting = cluster.pool.idle.popleft()
     cluster.count = 1
     assert {name: task(there) for name, task in tasks.items()} == want
     cluster.pool.idle.append(resting)
     cluster.count = 2
     for name in ("forward", "generate"):
-        cluster.pool.wait(2)
+        wait_for_actors(cluster)
         killed: list[int] = []
 
         def kill_one(_: object, killed: list[int] = killed) -> None:
@@ -139,7 +144,7 @@ def test_a_chunk_that_ends_its_worker_again_and_again_is_to_blame(session, monke
     cluster = cluster_of(session)
     monkeypatch.setattr(engine, "DEATHS", 1)
     monkeypatch.setattr(cluster.pool, "_deaths", 1)
-    cluster.pool.wait(2)
+    wait_for_actors(cluster)
     lm = load_ray_backend(cluster, settings_model())
 
     def kill_all(_: object) -> None:
