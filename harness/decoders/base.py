@@ -110,14 +110,15 @@ class Decoder(Spec):
             raise SpecError(f"max_new_tokens: expected at least 1, got {max_new_tokens}")
         if context_length is None:
             return
+        before = longest_prompt if self.denoises else max(longest_prompt, 1)  # a denoiser needs no start token
         if longest_prompt >= context_length:
             raise SpecError(
                 f"the longest prompt has {longest_prompt} tokens, the model {context_length} positions; cut the prompts"
             )
-        if max(longest_prompt, 1) + max_new_tokens > context_length:
+        if before + max_new_tokens > context_length:
             raise SpecError(
                 f"max_new_tokens={max_new_tokens} after a prompt of {longest_prompt} tokens goes beyond the model's "
-                f"{context_length} positions; at most {context_length - max(longest_prompt, 1)}"
+                f"{context_length} positions; at most {context_length - before}"
             )
 
     def run(self, lm: Any, request: GenerationRequest, emit: Emit, advance: Advance) -> None:  # noqa: ANN401, ARG002 - a `models.LanguageModel`

@@ -158,21 +158,6 @@ class ForwardPass:
             yield StepPart(slice(first, last), slice(rows[first], rows[first] + last - first), end, mask)
             first = last
 
-    def last(self) -> Tensor:
-        """Return the position of the last token of each prompt."""
-        return copy_to_device(self.lengths.cumsum() - 1, self.ids.device)
-
-
-def plan_prompt_pass(
-    rows: Sequence[int], prompts: Sequence[Sequence[int]], full: int, device: torch.device
-) -> ForwardPass:
-    """Plan a pass over prompts of descending lengths; `full` tokens with the filling."""
-    lengths = np.array([len(prompt) for prompt in prompts], dtype=np.int64)
-    ids, at = np.zeros(full, dtype=np.int64), np.zeros(full, dtype=np.int64)
-    ids[: lengths.sum()] = np.concatenate([np.asarray(prompt, dtype=np.int64) for prompt in prompts])
-    at[: lengths.sum()] = np.concatenate([np.arange(length) for length in lengths])
-    return ForwardPass(copy_to_device(ids, device), copy_to_device(at, device), list(rows), lengths, steps=False)
-
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 """(query (n, H, t, s), keys and values (n, K, T, s), mask or None) → (n, H, t, s).

@@ -31,7 +31,6 @@ from openended.harness.generation.kv_cache import (
     ForwardPass,
     KeyValues,
     attend_one_token,
-    plan_prompt_pass,
     split_prompts,
 )
 from openended.harness.models import LanguageModel, check_device, check_logits, is_batch_invariant, is_out_of_memory
@@ -71,12 +70,15 @@ class GeneralRunner(CacheRunner):
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
         states: dict[int, Tensor] = {}
         for part in split_prompts(prompts, self._device.type):
-            sizes = [len(prompts[i]) for i in part]
-            full = self._round_up_count(sum(sizes))
-            batch = plan_prompt_pass([rows[i] for i in part], [prompts[i] for i in part], full, self._device)
-            hidden = self._run(batch)
-            hidden = hidden[: batch.size] if every else hidden[batch.last().to(hidden.device)]
-            states.update(zip(part, torch.split(hidden, sizes if every else [1] * len(part)), strict=True))
+            lengths = np.array([len(prompts[i]) for i in part], dtype=np.int64)
+            size = int(lengths.sum())
+            tokens = np.zeros((2, self._round_up_count(size)), dtype=np.int64)  # ids and positions, filled up
+            tokens[0, :size] = np.concatenate([np.asarray(prompts[i], dtype=np.int64) for i in part])
+            tokens[1, :size] = np.concatenate([np.arange(length) for length in lengths])
+            ids, at = copy_to_device(tokens, self._device)
+            read = slice(size) if every else copy_to_device(lengths.cumsum() - 1, self._device)
+            hidden = self._run(ForwardPass(ids, at, [rows[i] for i in part], lengths, steps=False))[read]
+            states.update(zip(part, torch.split(hidden, lengths.tolist() if every else 1), strict=True))
         self.lengths[list(rows)] = [len(p) for p in prompts]
         return [states[i] for i in range(len(prompts))]
 

@@ -55,14 +55,10 @@ class ChatTemplate:
     @cached_property
     def start(self) -> str:
         """The text before the assistant's turn, including its opening tag of reasoning."""
-        (text,) = self.render_all([Turns(_SENTINEL, "")])
-        return text.rpartition(_SENTINEL)[2]
+        return self.render(Turns(_SENTINEL, "")).rpartition(_SENTINEL)[2]
 
-    def render_all(self, prompts: Sequence[Turns]) -> list[str]:
-        """Return the texts that the model reads, special tokens written out, up to where its continuations start."""
-        return [self._render(turns) for turns in prompts]
-
-    def _render(self, turns: Turns) -> str:
+    def render(self, turns: Turns) -> str:
+        """Return the text that the model reads, special tokens written out, up to where its continuation starts."""
         messages = turns.messages
         if not turns.assistant.strip():
             return self._apply(messages, add_generation_prompt=True)

@@ -298,7 +298,10 @@ class ModelSpec(BackendSpec):
         return next((token for token in named if type(token) is int and token >= 0), None)
 
     def tokenizer_spec(self) -> "ModelSpec":
-        return self
+        """Return the model without the options of another backend, for its tokenizer and for reference texts."""
+        if type(self) is ModelSpec:
+            return self
+        return ModelSpec(**{f.name: getattr(self, f.name) for f in dataclasses.fields(ModelSpec)})
 
     def config(self) -> dict[str, Any]:
         path = self.find_file("config.json")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import DataError, DeviceMap, ExtraNotInstalled, require_package, shorten_error
@@ -173,8 +173,8 @@ def wrap_model(model: Module, spec: ModelSpec, device: torch.device) -> Language
     check_ids(spec.path, tokenizer.vocabulary(), rows, tokenizer.eos_ids)
     return LanguageModel(
         model=model, tokenizer=tokenizer, device=device, dtype=getattr(torch, spec.dtype),
-        eos_ids=find_eos_ids(spec, tokenizer), vocab_size=int(model.get_output_embeddings().weight.shape[0]),
-        context_length=spec.context_length(), spec=spec,
+        eos_ids=find_eos_ids(spec, tokenizer), context_length=spec.context_length(), spec=spec,
+        vocab_size=int((model.get_output_embeddings() or model.get_input_embeddings()).weight.shape[0]),
     )  # fmt: skip
 
 
@@ -261,10 +261,5 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
     limits = [n for n in (spec.context_length(), slow.model_max_length) if n is not None and n < 10**9]
     model = model.to(device).eval().requires_grad_(requires_grad=False)
     pack_layers(model)
-    tokenizer = load_tokenizer(spec)
-    check_ids(spec.path, tokenizer.vocabulary(), int(model.get_input_embeddings().weight.shape[0]))
-    return LanguageModel(
-        model=model, tokenizer=tokenizer, device=torch.device(device), dtype=getattr(torch, spec.dtype), spec=spec,
-        eos_ids=tokenizer.eos_ids, vocab_size=int(model.config.vocab_size), context_length=min(limits, default=None),
-        added_ids=tokenizers.find_added_ids(slow),
-    )  # fmt: skip
+    lm = wrap_model(model, spec, torch.device(device))
+    return replace(lm, context_length=min(limits, default=None), added_ids=tokenizers.find_added_ids(slow))

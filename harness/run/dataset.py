@@ -231,7 +231,7 @@ def _declare_chat(
         turns = [ask(example) for example in requested]
         texts = [turn.user + turn.assistant for turn in turns]
         if chat_model is not None:
-            texts = models.load_template(chat_model).render_all(turns)
+            texts = list(map(models.load_template(chat_model).render, turns))
         ids = [tuple(inner.encode(text)) if inner is not None else () for text in texts]
         chats = [_make_prompt_row(e.id, text, row) for e, text, row in zip(requested, texts, ids, strict=True)]
         write_rows(folder / CHAT, chats)

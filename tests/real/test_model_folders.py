@@ -100,7 +100,7 @@ def test_ids_begin_tokens_and_chat_templates_are_those_of_transformers(real_mode
     if plain.chat_template:
         messages = [{"role": "user", "content": "What is a choir?"}]
         want = plain.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        assert load_template(spec).render_all([Turns("What is a choir?", "")]) == [want]
+        assert load_template(spec).render(Turns("What is a choir?", "")) == want
 
 
 def test_losses_are_those_of_transformers_whatever_the_tokenizer_file_carries(pair, real_models, tmp_path):

@@ -63,10 +63,8 @@ class DenoiserSpec(ModelSpec):
             self.require(pinned, "revision", "a commit (40 hexadecimal digits) with trust_remote_code=true")
 
     def tokenizer_spec(self) -> ModelSpec:
-        return ModelSpec(
-            path=self.tokenizer or self.path, label=self.label, revision=None if self.tokenizer else self.revision,
-            dtype=self.dtype, chat_template=self.chat_template, bos=self.bos,
-        )  # fmt: skip
+        spec = super().tokenizer_spec()
+        return replace(spec, path=self.tokenizer, revision=None) if self.tokenizer else spec
 
     def identity(self) -> dict[str, Json]:
         options = ("noise", "mask_id", "time_input", "block_size", "shifted", "infill", "trust_remote_code")

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from openended.harness.core import Advance, SpecError, decoder, ranged
+from openended.harness.core import Advance, decoder, ranged
 from openended.harness.decoders import Decoder, Emit, GenerationRequest
 
 if TYPE_CHECKING:
@@ -195,17 +195,6 @@ class DenoisingDecoder(Decoder):
     """Keep tokens until the mass reaches p, or, one fewer, while it is below."""
     precision: Precision = "float64"
     """Of the draws."""
-
-    def check_context_length(self, context_length: int | None, max_new_tokens: int, longest_prompt: int) -> None:
-        """Refuse, before a model loads, lengths that the model cannot hold; no start token is needed."""
-        if max_new_tokens < 1:
-            raise SpecError(f"max_new_tokens: expected at least 1, got {max_new_tokens}")
-        if context_length is not None and longest_prompt + max_new_tokens > context_length:
-            prompt = f" with a prompt of {longest_prompt} tokens" if longest_prompt else ""
-            raise SpecError(
-                f"max_new_tokens={max_new_tokens}{prompt} goes beyond the model's {context_length} positions; at most "
-                f"{context_length - longest_prompt}"
-            )
 
     def count_steps(self, length: int) -> int:
         """Return the number of steps for a text of this many tokens: one a token, if it has no option for it."""

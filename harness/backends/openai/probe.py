@@ -73,7 +73,7 @@ class ProbeReport:
     faults: list[str] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
     listings: dict[str, Listing] = field(default_factory=dict)
-    """Prompt → the most probable next tokens, for comparing endpoints."""
+    """Prompt → the most probable next tokens by the server."""
 
     def line(self) -> str:
         summary = f"{len(self.passed)} checks passed ({', '.join(self.passed)}; false alarms below {FALSE_ALARMS:g})"
@@ -92,7 +92,7 @@ class Probe:
         self.sampling = make_sampling(decoder) if decoder is not None else None
         self.stochastic = decoder is not None and decoder.stochastic
         self.report = ProbeReport()
-        self.listings: dict[str, Listing] = {}  # prompt → the most probable next tokens, by the server
+        self.listings = self.report.listings
 
     def _list_checks(self) -> Iterator[tuple[str, Callable[[], Awaitable[str | None]]]]:
         """Yield name and method of the checks that the dialect allows, each once those before it have ended."""
@@ -101,7 +101,6 @@ class Probe:
             return
         if self.served.listed:
             yield "listing", self._check_listing
-        self.report.listings = dict(self.listings)
         if self.listings:
             yield "raw log-probabilities", self._check_raw
         if self.decoder is not None and self.listings:
@@ -160,17 +159,17 @@ class Probe:
             self.report.unseen.append(UNSEEN_SMALL)
         return draws
 
-    async def fetch_listings(self) -> bool:
-        """Ask for the most probable tokens after each prompt; false where the server lists none."""
+    async def _check_listing(self) -> None:
+        """Ask for the most probable tokens after each prompt, if the server lists any."""
         listings = {}
         for text in (*BEGINNINGS, *REPETITIVE):
             listing = await self.server.top(self.make_request(text))
             if listing is None:
-                return False
+                raise Skipped("log-probabilities (it lists none)")
             listings[text] = listing
-        self.listings = listings
+        self.listings.update(listings)
         if self.served.chat:
-            return True
+            return
         candidates: list[tuple[str, Listing]] = []
         for start in REPETITIVE:  # the most probable text has positions where few tokens are likely
             request = self.make_request(start, max_tokens=PATH_LENGTH, sampling=Sampling(temperature=0.0))
@@ -178,8 +177,7 @@ class Probe:
             candidates += [(start + more, listing) for more, listing in along]
         for text, _ in sorted(candidates, key=lambda candidate: abs(candidate[1].mass - FULL))[:1]:
             listing = await self.server.top(self.make_request(text))
-            self.listings |= {text: listing} if listing is not None else {}
-        return True
+            self.listings.update({text: listing} if listing is not None else {})
 
     @property
     def flattest_prompt(self) -> str:
@@ -204,12 +202,6 @@ class Probe:
         for words in (text, KNOWN_TEXT):
             request = self.make_request(words, max_tokens=LENGTH)
             replies.read_completion(await self.server.send(request), self.served, request, tokenizer, words)
-        return None
-
-    async def _check_listing(self) -> str | None:
-        """List the most probable tokens after each prompt, if the server lists any."""
-        if not await self.fetch_listings():
-            raise Skipped("log-probabilities (it lists none)")
         return None
 
     async def _check_raw(self) -> str | None:

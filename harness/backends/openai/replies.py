@@ -108,8 +108,10 @@ def _read_choice(
     if message is not None:
         if not isinstance(message, Mapping):
             raise DataError(f"field message: expected an object, got {type(message).__name__}")
-        reasoning, text = read_message(message, "field message.")
-        if not text and message.get("tool_calls"):
+        plain, (reasoning, text) = text, read_message(message, "field message.")
+        if isinstance(plain, str) and plain and plain != text:
+            raise DataError(f"field text: {plain!r:.40}, but field message: {text!r:.40}; expected one text")
+        if not text and (message.get("tool_calls") or message.get("function_call")):
             raise DataError("field message: it calls a tool instead of writing a text")
         if not (text or reasoning) and (content := message.get("content")):
             raise DataError(f"field message.content: expected parts with a text, got {str(content)[:60]}")

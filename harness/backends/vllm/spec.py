@@ -67,13 +67,6 @@ class VllmSpec(ModelSpec):
     def signature_note(self) -> str:
         return " ".join(filter(None, ("vLLM", find_version(), self.quantization)))
 
-    def tokenizer_spec(self) -> ModelSpec:
-        """Return the same model without vLLM, for its tokenizer and for reference texts."""
-        return ModelSpec(
-            path=self.path, label=self.label, revision=self.revision, dtype=self.dtype,
-            chat_template=self.chat_template, bos=self.bos, chat_template_kwargs=self.chat_template_kwargs,
-        )  # fmt: skip
-
     def identity(self) -> dict[str, Json]:
         """Return what identifies the model and what can change a logit: vLLM's version and how it computes."""
         return {

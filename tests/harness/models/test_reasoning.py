@@ -56,7 +56,7 @@ def test_arguments_of_the_template_are_passed_on():
     assert off.start.endswith("<think>\n\n</think>\n\n")
     assert off.digest != template.digest
     assert ChatTemplate("qwen3", template.inner, None).digest == template.digest
-    assert off.render_all([Turns("Hi", "")])[0].startswith("<|im_start|>user\nHi<|im_end|>")
+    assert off.render(Turns("Hi", "")).startswith("<|im_start|>user\nHi<|im_end|>")
     assert Markup("think").split(ANSWER, off.start) == (None, ANSWER, ANSWER, True)
 
 

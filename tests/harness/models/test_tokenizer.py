@@ -364,15 +364,15 @@ def test_the_last_word_opens_the_assistants_turn_unless_the_task_says(prompt, me
 @pytest.mark.parametrize("in_config", [True, False])
 def test_the_continuation_starts_within_the_assistants_turn(tmp_path: Path, in_config: bool) -> None:
     template = load_template(folder(tmp_path, in_config=in_config))
-    assert template.render_all([Turns("Alice went to", "the")])[0] == "[user]Alice went to<|endoftext|>[assistant]the"
-    assert template.render_all([Turns("Tell a story.", "")])[0] == "[user]Tell a story.<|endoftext|>[assistant]"
+    assert template.render(Turns("Alice went to", "the")) == "[user]Alice went to<|endoftext|>[assistant]the"
+    assert template.render(Turns("Tell a story.", "")) == "[user]Tell a story.<|endoftext|>[assistant]"
     assert len(template.digest) == 64
 
 
 def test_vicuna_has_a_form_of_its_own(tmp_path: Path) -> None:
     spec = dataclasses.replace(folder(tmp_path, None), chat_template="vicuna")
     template = load_template(spec)
-    first, second = template.render_all([Turns("Continue:\nAlice went to", "the"), Turns("Tell a story.", "")])
+    first, second = map(template.render, [Turns("Continue:\nAlice went to", "the"), Turns("Tell a story.", "")])
     assert first.endswith("USER: Continue:\nAlice went to\nASSISTANT: the")
     assert second.endswith("USER: Tell a story.\nASSISTANT:")
     assert template.end() == load_tokenizer(spec).eos_ids[0]
@@ -381,7 +381,7 @@ def test_vicuna_has_a_form_of_its_own(tmp_path: Path) -> None:
 def test_special_tokens_of_the_template_are_tokens(tmp_path: Path) -> None:
     spec = folder(tmp_path)
     tokenizer = load_tokenizer(spec)
-    ids = tokenizer.encode(load_template(spec).render_all([Turns("Alice went to", "the")])[0])
+    ids = tokenizer.encode(load_template(spec).render(Turns("Alice went to", "the")))
     assert ids.count(*tokenizer.eos_ids) == 1
     assert tokenizer.decode(ids).endswith("[assistant]the")
 
@@ -411,10 +411,10 @@ def test_what_goes_wrong_is_one_line(tmp_path: Path) -> None:
         load_template(ModelSpec(path="bundled:docs-s", chat_template=True))
     spec = folder(tmp_path, "{{ raise_exception('only users may speak') }}{{ messages[0]['content'] }}")
     with pytest.raises(DataError, match=r"does not take the prompt .*only users may speak"):
-        load_template(spec).render_all([Turns("a", "b")])[0]
+        load_template(spec).render(Turns("a", "b"))
     (Path(spec.path) / "chat_template.jinja").write_text("{% for m in messages %}x{% endfor %}")
     with pytest.raises(DataError, match=r"does not take the prompt|changes the assistant's turn"):
-        load_template(spec).render_all([Turns("a", "b")])[0]
+        load_template(spec).render(Turns("a", "b"))
     with pytest.raises(DataError, match="its tokenizer has no configuration"):
         load_template(ModelSpec(path=str(tmp_path / "none" / "at" / "all"), chat_template=True))
 
@@ -431,4 +431,4 @@ FAILING = [
 def test_a_template_that_fails_is_one_line(text: str, tmp_path: Path) -> None:
     template = load_template(folder(tmp_path, text))
     with pytest.raises(DataError, match="its chat template does not take the prompt"):
-        template.render_all([Turns("a", "")])
+        template.render(Turns("a", ""))

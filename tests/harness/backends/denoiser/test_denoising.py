@@ -182,7 +182,7 @@ def test_draws_in_float32_miss_rare_tokens():
 
 def test_lengths_and_blocks_are_checked_before_a_model_loads():
     denoising.Mdlm().check_context_length(64, 64, 0)  # no start token is needed
-    with pytest.raises(SpecError, match=r"max_new_tokens=60 with a prompt of 5 tokens.*64 positions; at most 59"):
+    with pytest.raises(SpecError, match=r"max_new_tokens=60 after a prompt of 5 tokens.*64 positions; at most 59"):
         denoising.FirstHitting().check_context_length(64, 60, 5)
     with pytest.raises(SpecError, match=r"max_new_tokens: expected at least 1"):
         denoising.Mdlm().check_context_length(64, 0, 0)

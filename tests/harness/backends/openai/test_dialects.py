@@ -201,6 +201,8 @@ def test_llama_cpp_names_its_tokens_with_their_log_probabilities():
         ({"choices": [{"finish_reason": "stop", "delta": {"content": "hi"}}]}, ask(40), "neither the field text nor"),
         ({"choices": [{"finish_reason": "stop", "message": "hi"}]}, ask(40), "message: expected an object, got str"),
         (said(tool_calls=[{"type": "function"}]), ask(40), "calls a tool instead of writing a text"),
+        (said(function_call={"name": "f"}), ask(40), "calls a tool instead of writing a text"),
+        (reply(WORDS, "stop", message={"content": "other"}), ask(40), "expected one text"),
         (said(content=[{"type": "image_url", "image_url": {}}]), ask(40), "expected parts with a text, got"),
         (said(content=[{"type": "thinking", "thinking": 3}]), ask(40), "content: expected text, got int"),
         ({"choices": [{"finish_reason": ["stop"], "text": "hi"}]}, ask(40), r"finish_reason \['stop'\]"),

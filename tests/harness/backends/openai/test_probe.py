@@ -137,7 +137,7 @@ def test_draws_without_ids_are_told_by_listings():
 
 
 async def both(made: Probe) -> None:
-    await made.fetch_listings()
+    await made._check_listing()
     made.select_prompts = lambda: [(BEGINNINGS[1], 40)]  # type: ignore[method-assign]
     await made.run_check("hidden", made._check_hidden_parameters)
 
