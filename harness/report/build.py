@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness import results as measured
 from openended.harness.core import DataError, SpecError, escape_controls_in_line, write_text
-from openended.harness.report.output_folder import replace_folder
+from openended.harness.report.output_folder import replace_folder, warn_of_failure
 from openended.harness.report.tables import selection
-from openended.harness.report.tables.failures import warn_of_failure
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
 from openended.harness.report.tables.frame import Frame, join_tasks, make_notes

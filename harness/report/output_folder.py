@@ -1,11 +1,15 @@
-"""Replace a folder once its new content is complete, so that no stale file remains in it."""
+"""The folder of a report: replaced once its new content is complete, which may lack parts that fail."""
 
+import logging
 import shutil
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from openended.harness.core import StoreError, temporary_files
+from openended.harness.core import StoreError, format_last_frame, shorten_error, temporary_files
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -45,3 +49,14 @@ def _exchange(fresh: Path, target: Path, old: Path) -> None:
         target.rename(old)
     if fresh.exists():
         fresh.rename(target)
+
+
+@contextmanager
+def warn_of_failure(what: str, failures: list[str]) -> Iterator[None]:
+    """Go on without a part of a report that fails; log why, and add it to `failures`."""
+    try:
+        yield
+    except Exception as err:
+        failures.append(f"{what}: {type(err).__name__}: {shorten_error(err)}")
+        log.error("report     %s%s", failures[-1], format_last_frame(err))
+        log.debug("%s", "".join(traceback.format_exception(err)))

@@ -8,7 +8,7 @@ from pathlib import Path
 from openended.harness import results as measured
 from openended.harness.core import BATCH_REMARK, SpecError, compare_signatures
 from openended.harness.report.build import Report, write_report
-from openended.harness.report.tables.frame import BLANK, Cell, Frame, build_frame, make_cell, make_quantity
+from openended.harness.report.tables.frame import Cell, Filled, Frame, build_frame, make_cell, make_quantity
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.selection import format_axis_values, select_pairs
 from openended.harness.results import Results, SystemValue, order_axes
@@ -63,7 +63,7 @@ def _build_number_frame(names: Sequence[str], first: Sequence[SystemValue], seco
     sides = [_index_by_label(items) for items in (first, second)]
     pairs = dict.fromkeys((*select_pairs(first), *select_pairs(second)))
     labels = list(dict.fromkeys(label for side in sides for label, _, _ in side))
-    columns: list[tuple[Cell, list[Cell]]] = []
+    columns: list[Filled] = []
     for pair in pairs:
         values = [[side.get((label, *pair)) for label in labels] for side in sides]
         present = [item for both in zip(*values, strict=True) for item in both if item is not None]
@@ -103,9 +103,9 @@ def _make_cell(item: SystemValue | None) -> Cell:
     return make_cell(item.mean, item.sd, item.seeds, source=item)
 
 
-def _make_difference_cell(first: SystemValue | None, second: SystemValue | None) -> Cell:
+def _make_difference_cell(first: SystemValue | None, second: SystemValue | None) -> Cell | None:
     if first is None or second is None or not math.isfinite(first.mean + second.mean):
-        return BLANK
+        return None
     differ = compare_signatures(first.signature, second.signature)
     note = f"{first.metric}: the signatures differ in {', '.join(differ)}" if differ else ""
     return make_cell(second.mean - first.mean, note=note, signed=True)

@@ -135,7 +135,7 @@ def mark_bold(results: Results, *, tests: bool = True) -> list[bool]:
     def test(cell: Cell, best: Cell) -> float:
         return compute_equality_p_value(results, results.values, cell["source"], best["source"]) if tests else math.nan
 
-    return [cell["best"] for cell in mark_best(build_column(results), test)]
+    return [cell.best for cell in mark_best(build_column(results), test)]
 
 
 def lose_bold(

@@ -66,6 +66,11 @@ def parse_number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def is_set(value: str) -> bool:
+    """Return whether an axis has a value other than none."""
+    return value.lower() not in ("", "none", "null", "false")
+
+
 def has_enough_numbers(texts: Sequence[str]) -> bool:
     """Return whether texts are numbers, at least as many different ones as make a line."""
     return len({parse_number(text) for text in texts} - {None}) >= LEAST

@@ -146,12 +146,9 @@ def compute_mcnemar_power(n: int, discordant: float, difference: float) -> float
         fits = (_compute_mid_p(candidate, counts) < paired.LEVEL) & (2 * candidate < counts)
         limits = np.where(fits, candidate, limits)
     powers = [bdtr(np.maximum(limits, 0), counts, share) * (limits >= 0) for share in (1 - wins, wins)]
-    weights = np.exp(_compute_log_binomial(n, counts) + xlogy(counts, discordant) + xlog1py(n - counts, -discordant))
+    binomial = gammaln(n + 1) - gammaln(counts + 1) - gammaln(n - counts + 1)
+    weights = np.exp(binomial + xlogy(counts, discordant) + xlog1py(n - counts, -discordant))
     return float(weights @ (powers[0] + powers[1]))
-
-
-def _compute_log_binomial(n: int, k: I64) -> F64:
-    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1), dtype=np.float64)
 
 
 def _is_binary(values: F64) -> bool:

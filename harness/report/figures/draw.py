@@ -21,7 +21,7 @@ from openended.harness.report.figures.plot import (
     list_axes,
     matches,
 )
-from openended.harness.report.tables.failures import warn_of_failure
+from openended.harness.report.output_folder import warn_of_failure
 from openended.harness.report.tables.pictures import Picture, SystemStyles
 from openended.harness.report.tables.selection import find_name, name_files
 from openended.harness.results import Layout, Results, SystemValue
@@ -163,9 +163,7 @@ def _draw(
 
     with drawing.apply_style():
         figures = {stem: drawing.draw_plot(plot, declared[stem], styles) for stem, plot in plots.items()}
-        return save_pictures(
-            {s: figure for s, figure in figures.items() if figure}, plots, folder, declared, styles, name
-        )
+        return save_pictures(figures, plots, folder, declared, styles, name)
 
 
 def save_pictures(
@@ -177,6 +175,8 @@ def save_pictures(
 
     pictures = []
     for stem, figure in figures.items():
+        if figure is None:
+            continue
         declaration = declared[stem]
         rest = "" if len(declaration.x) == 1 else stem.removeprefix(name).strip("-").replace("_", " ")
         title = ": ".join(filter(None, (declaration.title, rest)))

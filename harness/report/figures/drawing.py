@@ -23,14 +23,12 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodF
 from matplotlib.transforms import Bbox
 
 from openended.harness.core import F64, escape_mathtext, open_for_replacement
-from openended.harness.report.figures.plot import Declaration, Panel, Plot, Series, arrange_panels
-from openended.harness.report.tables.pictures import COLORS, COLUMN, PAGE, RESOLUTION, SystemStyles, choose_style
+from openended.harness.report.figures.plot import Declaration, Plot, Series, style_panels
+from openended.harness.report.tables.pictures import COLUMN, PAGE, RESOLUTION, SystemStyles
 
 log = logging.getLogger(__name__)
 LINE, LETTER, HANDLE = 0.14, 0.066, 0.42  # inches of a legend: a line, a letter, the mark with its spaces
 CHARACTERS = 42  # of a label in a legend: what one column of a paper holds
-MARKERS_PER_CURVE = 6
-CROWDED = 30  # points: with more, markers hide the line
 DIGIT, GAP = 4.5, 4.0  # points of a digit of a tick's label, and between two labels
 MOST_TICKS = 9
 FEW_DECADES = 300  # times the smallest value: from there on a logarithmic axis has ticks at powers of 10 alone
@@ -88,16 +86,15 @@ def _warn_of_missing_letters(letters: str) -> None:
 def draw_plot(plot: Plot, declaration: Declaration, styles: SystemStyles) -> Figure | None:
     """Draw the panels that a declaration chooses of a plot; None if nothing is left."""
     declaration = declaration.change(plot.changes)
-    panels = arrange_panels(plot, declaration)
+    panels = style_panels(plot, declaration, styles)
     if not panels:
         return None
     figure, axes = create_panels(
         len(panels), declaration.height, declaration.per_row, declaration.width, sharey=declaration.sharey
     )
-    looks = choose_looks(panels, styles, declaration.lines)
-    for index, (panel, where) in enumerate(zip(panels, axes, strict=True)):
+    for panel, where in zip(panels, axes, strict=True):
         for series in panel.series:
-            look = find_look(series, looks, panel)
+            look = dict(series.look)
             if end := look.pop("end", ""):  # the name of a line, outside the axes
                 where.annotate(
                     end, (series.x[-1], series.y[-1]), xytext=(3, 0), textcoords="offset points", va="center",
@@ -107,14 +104,12 @@ def draw_plot(plot: Plot, declaration: Declaration, styles: SystemStyles) -> Fig
                 look["label"] = escape_mathtext(series.label)
             _draw_series(where, series, look)
         _set_options(where, panel.options)
-        if index % declaration.per_row == 0 and "outer" in panel.options:
-            where.set_ylabel(escape_mathtext(panel.options["outer"]))
     has_legend = declaration.legend > 0 and add_legend(figure, declaration.legend, plot.note)
     if plot.note and not has_legend:
         figure.supxlabel(plot.note, fontsize=7 if len(plot.note) < 200 else 5.5)
     for panel, where in zip(panels, axes, strict=True):
         labels = [
-            (text, float(s.x[at]), float(s.y[at]), str({**looks.get(s.identity, {}), **s.look}["color"]))
+            (text, float(s.x[at]), float(s.y[at]), str(s.look["color"]))
             for s in panel.series for at, text in s.texts
         ]  # fmt: skip
         if labels:
@@ -122,41 +117,8 @@ def draw_plot(plot: Plot, declaration: Declaration, styles: SystemStyles) -> Fig
     return figure
 
 
-def find_look(series: Series, looks: Mapping[str, Any], panel: Panel) -> dict[str, Any]:
-    """Return color, marker, dash and other options of a series."""
-    look = {**looks.get(series.identity, choose_style(0)), **series.look}
-    if series.mark == "line" and len(series.x) > CROWDED:
-        look["marker"] = ""
-    if series.mark == "curve":
-        curves = list(dict.fromkeys(s.label for s in panel.series if s.mark == "curve"))
-        count, step = len(series.x), max(1, len(series.x) // MARKERS_PER_CURVE)
-        first = step * curves.index(series.label) // len(curves)  # staggered, so that coinciding curves show
-        look = {"markevery": (min(count - 1, first), step)} | look
-    return look
-
-
-def choose_looks(panels: Sequence[Panel], styles: SystemStyles, axes: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
-    """Return what series share, such as a label → color, marker and dash: equal in all panels of a figure.
-
-    Of several axes the first chooses the color, the others marker and dash.
-    """
-    firsts: dict[str, Series] = {}
-    for series in (s for panel in panels for s in panel.series if "color" not in s.look):
-        firsts.setdefault(series.identity, series)
-    likes = {name: s.like for name, s in firsts.items() if s.like is not None}
-    chosen = dict(zip(likes, styles.choose(list(likes.values())), strict=True))
-    looks = {name: chosen.get(name) or choose_style(index) for index, name in enumerate(firsts)}
-    if len(axes) > 1:
-        values = {name: [s.axes.get(axis, "") for axis in axes] for name, s in firsts.items()}
-        colors, others = list(dict.fromkeys(v[0] for v in values.values())), list[list[str]]()
-        for name, (first, *rest) in values.items():
-            others += [rest] if rest not in others else []
-            looks[name] = choose_style(others.index(rest)) | {"color": COLORS[colors.index(first) % len(COLORS)]}
-    return looks
-
-
 def _draw_series(panel: Axes, series: Series, look: dict[str, Any]) -> None:
-    x, y, color = series.x, series.y, look["color"]
+    x, y, color = series.x, series.y, look.get("color")
     line = {name: value for name, value in look.items() if name != "alpha"}
     match series.mark:
         case "line" | "curve":

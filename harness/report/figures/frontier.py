@@ -72,8 +72,8 @@ def show_steps(part: Part) -> Plot | None:
     likes = {entry.sampler: entry.systems[0].items[0] for entry in reversed(entries)}
     for entry in entries:
         cell = frontier.format_estimate(frontier.estimate_at, entry, human_entropy, convert=np.exp)
-        if math.isfinite(cell["value"]):  # the frontier reaches the human entropy
-            samplers.setdefault(entry.sampler, []).append((entry.steps, (cell["value"], cell["low"], cell["high"])))
+        if math.isfinite(cell.value):  # the frontier reaches the human entropy
+            samplers.setdefault(entry.sampler, []).append((entry.steps, (cell.value, cell.low, cell.high)))
     if not any(steps is not None for estimates in samplers.values() for steps, _ in estimates):
         return None
     series = []

@@ -12,8 +12,8 @@ from matplotlib.colors import to_hex
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 from openended.harness.core import F64
-from openended.harness.report.figures.drawing import FEW_DECADES, choose_looks, find_look, fit_ellipse
-from openended.harness.report.figures.plot import Declaration, Panel, Plot, Series, arrange_panels
+from openended.harness.report.figures.drawing import FEW_DECADES, fit_ellipse
+from openended.harness.report.figures.plot import Declaration, Panel, Plot, Series, style_panels
 from openended.harness.report.tables.pictures import SystemStyles
 
 MARKS = ("line", "curve", "path", "dots", "step", "cross", "ellipse")
@@ -26,28 +26,20 @@ Extent = dict[str, list[float]]
 
 def describe_plot(plot: Plot, declaration: Declaration, styles: SystemStyles) -> dict[str, Any] | None:
     """Return the panels of a plot as a page draws them; None if it contains more than points and lines."""
-    declaration = declaration.change(plot.changes)
-    panels = arrange_panels(plot, declaration)
+    panels = style_panels(plot, declaration.change(plot.changes), styles)
     if any(series.mark not in MARKS for panel in panels for series in panel.series):
         return None
-    looks = choose_looks(panels, styles, declaration.lines)
-    described = []
-    for at, panel in enumerate(panels):
-        options = dict(panel.options)
-        if at % declaration.per_row == 0 and "outer" in options:
-            options["ylabel"] = options["outer"]
-        described.append(_describe_panel(panel, looks, options))
-    return {"panels": described}
+    return {"panels": list(map(_describe_panel, panels))}
 
 
-def _describe_panel(panel: Panel, looks: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_panel(panel: Panel) -> dict[str, Any]:
     parts: dict[str, list[Any]] = {"series": [], "rules": [], "bands": [], "ellipses": []}
     extent: Extent = {"x": [], "y": []}
     for series in panel.series:
-        look = find_look(series, looks, panel)
-        color, (x, y) = to_hex(look["color"]), (np.asarray(values, dtype=np.float64) for values in (series.x, series.y))
+        color = to_hex(series.look["color"])
+        x, y = (np.asarray(values, dtype=np.float64) for values in (series.x, series.y))
         if series.mark == "cross":
-            line = {"color": color, "line": look.get("linestyle", "-")}
+            line = {"color": color, "line": series.look.get("linestyle", "-")}
             parts["rules"] += [{axis: _round(v)} | line for axis, of in (("x", x), ("y", y)) for v in of]
         elif series.mark == "ellipse":
             center, width, height, angle = fit_ellipse(np.column_stack([x, y]))
@@ -60,15 +52,15 @@ def _describe_panel(panel: Panel, looks: Mapping[str, Any], options: Mapping[str
                 outline = np.concatenate([ends[0].T, ends[1].T[::-1]])
                 parts["bands"].append({"points": _round(outline), "color": color})
                 extent["y"] += outline[:, 1].tolist()
-            parts["series"].append(_describe_series(series, x, y, look, extent))
+            parts["series"].append(_describe_series(series, x, y, extent))
     return parts | {
-        "title": str(options.get("title", "")),
-        **{axis: _describe_axis(axis, options, np.array(extent[axis])) for axis in ("x", "y")},
+        "title": str(panel.options.get("title", "")),
+        **{axis: _describe_axis(axis, panel.options, np.array(extent[axis])) for axis in ("x", "y")},
     }
 
 
-def _describe_series(series: Series, x: F64, y: F64, look: Mapping[str, Any], extent: Extent) -> dict[str, Any]:
-    is_finite = np.isfinite(x) & np.isfinite(y)
+def _describe_series(series: Series, x: F64, y: F64, extent: Extent) -> dict[str, Any]:
+    look, is_finite = series.look, np.isfinite(x) & np.isfinite(y)
     described: dict[str, Any] = {
         "label": series.label, "points": _round(np.column_stack([x, y])[is_finite]), "color": to_hex(look["color"]),
         "marker": look.get("marker", ""), "every": list(look["markevery"]) if "markevery" in look else "",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from openended.harness.core import SpecError, suggest
+from openended.harness.report.tables.pictures import COLORS, SystemStyles, choose_style
 from openended.harness.report.tables.selection import find_name, list_options, select_pairs
 from openended.harness.results import (
     Layout,
@@ -20,6 +21,8 @@ from openended.harness.results import (
 
 T = TypeVar("T")
 MOST = 20  # systems that one figure can show distinctly
+MARKERS_PER_CURVE = 6
+CROWDED = 30  # points: with more, markers hide the line
 FAR = 20  # times the smallest value: an axis is logarithmic from there on
 Mark = Literal[
     "line", "curve", "path", "dots", "step", "bars", "columns", "cross", "span", "ellipse", "region", "cells", "plane"
@@ -241,3 +244,51 @@ def arrange_panels(plot: Plot, declaration: Declaration) -> list[Panel]:
         visible = panel.options if chosen else {**panel.options, **declaration.panel}
         panels.append(Panel(sorted(named, key=rank), panel.name, visible))
     return panels
+
+
+def style_panels(plot: Plot, declaration: Declaration, styles: SystemStyles) -> list[Panel]:
+    """Return the panels that a declaration chooses as they are drawn: with their labels and the look of each series."""
+    panels = arrange_panels(plot, declaration)
+    looks = choose_looks(panels, styles, declaration.lines)
+    styled = []
+    for index, panel in enumerate(panels):
+        series = [dataclasses.replace(s, look=find_look(s, looks, panel)) for s in panel.series]
+        is_first = index % declaration.per_row == 0 and "outer" in panel.options
+        label = {"ylabel": panel.options["outer"]} if is_first else {}
+        styled.append(Panel(series, panel.name, {**panel.options, **label}))
+    return styled
+
+
+def choose_looks(panels: Sequence[Panel], styles: SystemStyles, axes: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+    """Return what series share, such as a label → color, marker and dash: equal in all panels of a figure.
+
+    Of several axes the first chooses the color, the others marker and dash.
+    """
+    firsts: dict[str, Series] = {}
+    for series in (s for panel in panels for s in panel.series if "color" not in s.look):
+        firsts.setdefault(series.identity, series)
+    likes = {name: s.like for name, s in firsts.items() if s.like is not None}
+    chosen = dict(zip(likes, styles.choose(list(likes.values())), strict=True))
+    looks = {name: chosen.get(name) or choose_style(index) for index, name in enumerate(firsts)}
+    if len(axes) > 1:
+        values = {name: [s.axes.get(axis, "") for axis in axes] for name, s in firsts.items()}
+        colors, others = list(dict.fromkeys(v[0] for v in values.values())), list[list[str]]()
+        for name, (first, *rest) in values.items():
+            others += [rest] if rest not in others else []
+            looks[name] = choose_style(others.index(rest)) | {"color": COLORS[colors.index(first) % len(COLORS)]}
+    return looks
+
+
+def find_look(series: Series, looks: Mapping[str, Any], panel: Panel) -> dict[str, Any]:
+    """Return color, marker, dash and other options of a series; of a heat map those of its image."""
+    if series.mark == "cells":
+        return dict(series.look)
+    look = {**looks.get(series.identity, choose_style(0)), **series.look}
+    if series.mark == "line" and len(series.x) > CROWDED:
+        look["marker"] = ""
+    if series.mark == "curve":
+        curves = list(dict.fromkeys(s.label for s in panel.series if s.mark == "curve"))
+        count, step = len(series.x), max(1, len(series.x) // MARKERS_PER_CURVE)
+        first = step * curves.index(series.label) // len(curves)  # staggered, so that coinciding curves show
+        look = {"markevery": (min(count - 1, first), step)} | look
+    return look

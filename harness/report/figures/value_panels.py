@@ -8,7 +8,7 @@ import numpy as np
 
 from openended.harness import results as measured
 from openended.harness.core import F64
-from openended.harness.report.analysis.lines import LEAST, Line, group_into_lines, has_enough_numbers
+from openended.harness.report.analysis.lines import LEAST, Line, group_into_lines, has_enough_numbers, is_set
 from openended.harness.report.figures.plot import FAR, Panel, Part, Plot, Series, drop_embedders, keep_first, list_axes
 from openended.harness.report.tables.frame import arrow
 from openended.harness.report.tables.pictures import COLORS, HUMAN_COLOR, HUMAN_STAR
@@ -287,8 +287,7 @@ def show_pairs(part: Part) -> Plot | None:
 def _draw_system(label: str, x: SystemValue, y: SystemValue) -> list[Series]:
     """Draw the point of a system, hollow for a chat model, and the ellipse of its seeds."""
     common: dict[str, Any] = {"like": x, "style": label, "axes": x.axes}
-    is_chat = x.axes.get("model.chat_template", "").lower() not in ("", "none", "false")
-    look: dict[str, Any] = {"markerfacecolor": "none"} if is_chat else {}
+    look: dict[str, Any] = {"markerfacecolor": "none"} if is_set(x.axes.get("model.chat_template", "")) else {}
     series = [Series(mark="dots", x=[x.mean], y=[y.mean], label=label, look=look, **common)]
     points = np.array([[x.values[s], y.values[s]] for s in x.values if s in y.values])
     if len(points) >= 3:  # of two, the ellipse is a line

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from openended.harness.core import F64
-from openended.harness.report.analysis.lines import Line, group_into_lines
+from openended.harness.report.analysis.lines import Line, group_into_lines, is_set
 from openended.harness.report.analysis.uncertainty import DRAWS, Check, Outcome, Sample, format_number, join_components
 from openended.harness.results import Pair, SystemValue, get_parent_axis, group_by, group_systems, select_values
 
@@ -25,7 +25,8 @@ RIVALS = (
 )  # fmt: skip
 """The metrics whose agreement with people or a discriminator is compared."""
 SIZES = ("xs", "s", "small", "base", "m", "medium", "l", "large", "xl", "xxl")
-SMALLEST = {"gpt2": "small"}  # models that are named without their size
+SMALLEST = {"gpt2": "gpt2-small"}  # models that are named without their size
+PARAMETERS = re.compile(r"(\d+(?:\.\d+)?)([bm])\b")  # in the name of a model, as 6.9b
 CHAT_WORDS = re.compile(r"\(chat\)|\b(chat|instruct|it|hf)\b")  # of the names of chat models and of their base models
 
 
@@ -61,11 +62,17 @@ def select_main_setting(
     return next(filter(fits, settings), [])
 
 
-def parse_size(model: str) -> int | None:
-    """Return the rank of a model's size, given by the last word of its name; None if the name has no size."""
-    last = model.lower().replace("_", "-").rpartition("-")[2]
-    last = SMALLEST.get(last, last)
-    return SIZES.index(last) if last in SIZES else None
+def parse_size(model: str) -> tuple[str, float] | None:
+    """Return the family of a model and the rank of its size in it, by the name; None if that has no size.
+
+    >>> parse_size("pythia-6.9b"), parse_size("gpt2-large"), parse_size("bert")
+    (('pythia-', 6900.0), ('gpt2', 7), None)
+    """
+    name = model.lower().replace("_", "-")
+    if match := PARAMETERS.search(name):
+        return name.replace(match[0], ""), float(match[1]) * (1000 if match[2] == "b" else 1)
+    family, _, last = SMALLEST.get(name, name).rpartition("-")
+    return (family, SIZES.index(last)) if last in SIZES else None
 
 
 def iterate_by_decoder(
@@ -81,7 +88,7 @@ def iterate_by_decoder(
 
     mauve = {tuple(i.axes.items()): i for i in select_main_setting(sample.items, MAUVE, has_all)}
     groups = group_values(select_main_setting(sample.items, pair, has_all), "decoder")
-    for group in sorted(groups, key=lambda g: (parse_size(g[0].axes["model"]) or 0, g[0].titles[0])):
+    for group in sorted(groups, key=lambda g: ((parse_size(g[0].axes["model"]) or ("", 0))[1], g[0].titles[0])):
         plain = [i for i in group if i.axes.get("decoder.no_repeat_ngram_size", "0") in ("0", "")]
         chosen = []
         for name in names:
@@ -137,11 +144,6 @@ def compare(numbers: Mapping[str, F64], relation: str) -> NDArray[np.bool_]:
 def select_where(items: Sequence[SystemValue], where: Mapping[str, str]) -> list[SystemValue]:
     """Return the values with these axes; `*` is any value but none."""
     return [i for i in items if all(is_set(v := i.axes.get(a, "")) if w == "*" else v == w for a, w in where.items())]
-
-
-def is_set(value: str) -> bool:
-    """Return whether an axis has a value other than none."""
-    return value.lower() not in ("", "none", "null", "false")
 
 
 def format_count(components: Sequence[NDArray[np.bool_]]) -> str:
@@ -208,10 +210,10 @@ def check_chat(sample: Sample, values: Sequence[Pair], sign: int) -> Outcome | N
     """Check that a value is higher (or lower) for every chat model than for its base model."""
 
     def name_family(item: SystemValue) -> str:
-        return CHAT_WORDS.sub("", item.axes["model"].lower()).strip("-_ ")
+        return item.axes.get("training.family") or CHAT_WORDS.sub("", item.axes["model"].lower()).strip("-_ ")
 
     pairs = []
-    for group in group_values(sample.select(values[0]), "model"):
+    for group in group_values(sample.select(values[0]), "model", "training"):
         chats = [i for i in group if is_set(i.axes.get("model.chat_template", ""))]
         bases = {name_family(i): i for i in group if i not in chats}
         pairs += [(bases[name_family(i)], i) for i in chats if name_family(i) in bases]
@@ -233,10 +235,10 @@ def check_sizes(
         neighbors = []
         for group in group_values([i for i in setting if decoder in ("", i.axes.get("decoder"))], "model"):
             named = [i for i in group if i.axes["model"] in models or not models]
-            sized = [(size, i) for i in named if (size := parse_size(i.axes["model"])) is not None]
-            sized.sort(key=lambda entry: entry[0])
-            larger = dict(pairwise(sorted({size for size, _ in sized})))
-            neighbors += [(a, b) for small, a in sized for large, b in sized if larger.get(small) == large]
+            sized = [(*size, i) for i in named if (size := parse_size(i.axes["model"])) is not None]
+            for of in group_by(sorted(sized, key=lambda entry: entry[:2]), lambda entry: entry[0]).values():
+                larger = dict(pairwise(sorted({size for _, size, _ in of})))
+                neighbors += [(a, b) for _, small, a in of for _, large, b in of if larger.get(small) == large]
         return neighbors
 
     settings = (select_main_setting(sample.items, pair, find_neighbors) for pair in values)
@@ -315,12 +317,13 @@ def check_best_p_is_inside(sample: Sample, values: Sequence[Pair]) -> Outcome | 
 def check_best_p_rises_with_size(sample: Sample, values: Sequence[Pair]) -> Outcome | None:
     """Check that the best p of a larger model is not below that of a smaller one."""
     lines = [(parse_size(label), best, label) for label, _, best in find_best_p(sample, values[0])]
-    sized = [(size, best, label) for size, best, label in lines if size is not None]
-    sized.sort(key=lambda entry: (entry[0], entry[1][0], entry[2]))
-    if len(sized) < 2:
+    sized = [(*size, best, label) for size, best, label in lines if size is not None]
+    sized.sort(key=lambda entry: (*entry[:2], entry[2][0], entry[3]))
+    neighbors = [(a, b) for a, b in pairwise(sized) if a[0] == b[0]]
+    if not neighbors:
         return None
-    text = ", ".join(f"{label} p={best[0]:g}" for _, best, label in sized)
-    return join_components(text, [a[1] <= b[1] for a, b in pairwise(sized)])
+    text = ", ".join(f"{label} p={best[0]:g}" for _, _, best, label in sized)
+    return join_components(text, [a[2] <= b[2] for a, b in neighbors])
 
 
 def check_best_agreement(sample: Sample, values: Sequence[Pair]) -> Outcome | None:
@@ -346,6 +349,18 @@ def check_best_agreement(sample: Sample, values: Sequence[Pair]) -> Outcome | No
     order = sorted(correlations.items(), key=lambda entry: -entry[1][0])
     text = f"ρ over {len(goals)} systems: {', '.join(f'{name} {rho[0]:.3f}' for name, rho in order)}"
     return join_components(text, [correlations["mauve"] == np.max(list(correlations.values()), axis=0)])
+
+
+def check_agreement(sample: Sample, values: Sequence[Pair], sign: int) -> Outcome | None:
+    """Check that two values order the systems alike or, with a negative sign, the opposite way."""
+    settings = (select_main_setting(sample.items, pair) for pair in values)
+    first, second = ({tuple(sorted(i.axes.items())): sample.means(i) for i in setting} for setting in settings)
+    shared = [system for system in first if system in second]
+    if len(shared) < 3:
+        return None
+    rho = correlate_ranks(*(np.stack([side[system] for system in shared], axis=1) for side in (first, second)))
+    measured = join_components(f"ρ over {len(shared)} systems: {rho[0]:.3f}", [rho * sign > 0])
+    return measured if math.isfinite(rho[0]) else None
 
 
 def check_steadiness(sample: Sample, values: Sequence[Pair], most: float) -> Outcome | None:

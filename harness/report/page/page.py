@@ -17,16 +17,17 @@ from jinja2 import Template
 from markupsafe import Markup
 
 from openended.harness.core import to_json, write_text
+from openended.harness.report.output_folder import warn_of_failure
 from openended.harness.report.page.explanations import read_explanations
 from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json, write_beside
 from openended.harness.report.page.sources import PageTexts, collect_page_texts
-from openended.harness.report.tables.failures import warn_of_failure
 from openended.harness.report.tables.formats.html import make_environment
 from openended.harness.report.tables.formats.latex import format_latex_rows
+from openended.harness.report.tables.frame import Cell
 from openended.harness.report.tables.headline import describe_best
 from openended.harness.report.tables.pictures import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, Picture, SystemStyles
 from openended.harness.report.tables.selection import collect_commands, format_axis_values, summarize_sources
-from openended.harness.report.tables.table import Table, TableCell
+from openended.harness.report.tables.table import Table
 from openended.harness.results import Results, Run, SystemValue, group_systems, order_axes
 
 FOLDER = resources.files("openended.harness.report.page")
@@ -168,7 +169,7 @@ def collect_cell_details(results: Results, tables: Sequence[Table]) -> dict[str,
         details |= {"sd": item.sd} if math.isfinite(item.sd) else {}
         return details | ({"error": item.metric_error} if math.isfinite(item.metric_error) else {})
 
-    def describe_cell(cell: TableCell) -> dict[str, Any]:
+    def describe_cell(cell: Cell) -> dict[str, Any]:
         details: dict[str, Any] = {"text": " ".join(filter(None, (f"{cell.number}{cell.mark}", cell.spread)))}
         details |= {"value": cell.value} if math.isfinite(cell.value) else {}
         details |= {"note": cell.note} if cell.note else {}

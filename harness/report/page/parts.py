@@ -250,7 +250,7 @@ def measure_tokens(tokenizer: Any, text: str, ids: Sequence[int], count: int) ->
     decoded = "".join(pieces)
     if text.rstrip(UNKNOWN) == decoded:  # the stream waits for the rest of a character that the text lacks
         pieces[-1] += text[len(decoded) :]
-    return [_count_units(piece) for piece in pieces] if "".join(pieces) == text else None
+    return [len(piece.encode("utf-16-le")) // 2 for piece in pieces] if "".join(pieces) == text else None
 
 
 def load_tokenizer(run: Run) -> Any:  # noqa: ANN401 - of an optional package
@@ -274,8 +274,3 @@ def load_tokenizer(run: Run) -> Any:  # noqa: ANN401 - of an optional package
 def encode_letters(numbers: ArrayLike) -> str:
     """Return a letter of `DIGITS` for each number, rounded down."""
     return "".join([DIGITS[n] for n in np.asarray(numbers, dtype=np.int64).tolist()])
-
-
-def _count_units(text: str) -> int:
-    """Return the length of a text in UTF-16 units, in which browsers count."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2

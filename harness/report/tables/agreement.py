@@ -3,12 +3,13 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from openended.harness import results as measured
 from openended.harness.core import F64, DataError, SpecError
-from openended.harness.report.tables.frame import BLANK, Cell, Frame, build_frame, make_cell, make_notes, make_quantity
+from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell, make_notes, make_quantity
 from openended.harness.report.tables.selection import TablePart, check_signatures, select_pairs
 from openended.harness.report.tables.values import build_value_frames
 from openended.harness.results import Layout, Pair, SystemValue, get_parent_axis, group_by, group_systems
@@ -96,16 +97,15 @@ def build_correlation_frames(part: TablePart, layout: Layout) -> list[Frame]:
             quantity = make_quantity(*target, name, "higher", 3, _find_like(items, target).signature)
             where = dict(zip(apart, values, strict=True)) | {"target": ".".join(target)}
             for pair in [*pairs, *criteria]:
-                cell = BLANK
+                cell = Cell(blank=True)
                 if pair in scores and pair != target:
                     both = zip(scores[pair], scores[target], strict=True)
                     cell = correlate(both, test=layout.stars, signed=layout.stars)
-                position = {
-                    "metric": ".".join(pair), **where, "role": "metric" if pair in pairs else "summary",
-                    "labels": {"metric": titles[pair], "target": name},
-                    "typed": {"metric": pair[0], "target": target[0]},
+                place: dict[str, Any] = {
+                    "axes": {"metric": ".".join(pair), **where}, "labels": {"metric": titles[pair], "target": name},
+                    "typed": {"metric": pair[0], "target": target[0]}, "role": "metric" if pair in pairs else "summary",
                 }  # fmt: skip
-                cells.append(quantity | cell | position)
+                cells.append(replace(cell, **quantity, **place))
             others = [scores[pair] for pair in [*pairs, *criteria] if pair in scores and pair != target]
             counts |= {int(np.isfinite(np.add(other, scores[target])).sum()) for other in others} - {0, 1, 2}
     sizes = " to ".join(map(str, sorted({min(counts, default=0), max(counts, default=0)})))
@@ -219,20 +219,18 @@ def build_embedder_agreement_frames(part: TablePart, layout: Layout) -> list[Fra
 def build_variant_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build a table of scores with one column per option set, and a table of Spearman's ρ between the columns."""
     (frame,) = build_value_frames(part, replace(layout, differing="columns"))
-    by_measure = frame.data[frame.data["role"] == "model"].groupby("metric", sort=False)
-    columns = [[*cells["value"]] for _, cells in by_measure]
+    systems = [cell for cell in frame.cells if cell.role == "model"]
+    columns = list(group_by(systems, lambda cell: cell.axes["metric"]).values())
     if len(columns) < 2:
         return [frame]
     # Shown are the options without the metric's name, or only their values if all titles list the same options.
-    firsts = [cells.iloc[0] for _, cells in by_measure]
-    titles = [str(first["title"]) for first in firsts]
-    options = [[part.partition("=") for part in t.partition("(")[2].rpartition(")")[0].split(", ")] for t in titles]
+    options = [[part.partition("=") for part in cells[0].typed["options"].split(", ")] for cells in columns]
     alike = len({tuple(name for name, _, _ in parts) for parts in options}) == 1
-    filled = []
-    for first, values, parts in zip(firsts, columns, options, strict=True):
-        short = ", ".join(value if alike else f"{name}{sign}{value}" for name, sign, value in parts) or first["title"]
-        cells = [correlate(zip(other, values, strict=True)) for other in columns]
-        filled.append((make_quantity(first["name"], first["key"], short, decimals=3), cells))
+    filled, titles = [], [cells[0].title for cells in columns]
+    for (first, *_), cells, parts in zip(columns, columns, options, strict=True):
+        short = ", ".join(value if alike else f"{name}{sign}{value}" for name, sign, value in parts) or first.title
+        pairs = [[(a.value, b.value) for a, b in zip(other, cells, strict=True)] for other in columns]
+        filled.append((make_quantity(first.name, first.key, short, decimals=3), list(map(correlate, pairs))))
     title = f"{frame.title}: agreement of rankings"
     remark = f"Spearman's ρ over {len(columns[0])} systems, without the human row, of the values above."
     agreement = build_frame(

@@ -128,9 +128,9 @@ def _compare_values(
             paper = make_cell(value.value, value.sd, own_decimals=digits)
             gap = None if value.read_off else _subtract(cell, paper, more)
             label = _label(value.name, names, matches[value.name][0])
-            rows.append((f"{title}: {label}", paper, cell | {"own_decimals": more}, gap))
+            rows.append((f"{title}: {label}", paper, replace(cell, own_decimals=more), gap))
         few = "Fewer than three systems in common, or constant values."
-        both = ((value.value, cell["value"]) for value, cell in zip(values, cells, strict=True))
+        both = ((value.value, cell.value) for value, cell in zip(values, cells, strict=True))
         rows.append((f"{title}: Spearman ρ of the rankings", None, None, correlate(both, SYSTEM_COUNT, few)))
         sections += [metric] * (len(values) + 1)
     remarks = [READ_OFF_REMARK if any(p.read_off for p in published) else DELTA]
@@ -147,10 +147,10 @@ def _compare_cells(results: Results, published: Sequence[Mapping[str, str]], nam
     with contextlib.suppress(DataError):
         for part in split_results(results, layout, name)[-1:]:
             frame = build(part, layout)[-1]
-            measured_cells = frame.list_cells()
+            measured_cells = list(frame.cells)
             remarks = [note.text for note in frame.notes if note.kind == "remark"]
-    cells = {(cell["key"], label): make_cell(cell["value"], cell["sd"], cell["n"], note=cell["note"])
-             for cell in measured_cells for label in cell["axes"].values()}  # fmt: skip
+    cells = {(cell.key, label): make_cell(cell.value, cell.sd, cell.n, note=cell.note)
+             for cell in measured_cells for label in cell.axes.values()}  # fmt: skip
     rows: list[Row] = []
     for row in published:
         words = row["metric"].replace("(", "_").split("_")  # sd_precision_vary_p_and_q, correlation(precision;…)
@@ -188,8 +188,8 @@ def _compare_correlations(results: Results, published: Sequence[Mapping[str, str
         same = [cell for task, cell in cells.items() if task.partition(",")[0] == tasks.get(row["domain"])]
         others = [r["domain"] for r in published if r["metric"] == row["metric"] and r["model"] == row["model"]]
         cell = same[0] if same else having[min(others.index(row["domain"]), len(having) - 1)]
-        if row["model"] and not is_tuned and math.isfinite(cell["value"]):
-            cell |= {"note": f"{cell['note']} {NOT_TUNED}"}
+        if row["model"] and not is_tuned and math.isfinite(cell.value):
+            cell.note += f" {NOT_TUNED}"
         paper = make_cell(float(row["value"]), signed=True)
         where = ", ".join(filter(None, (row["model"], row["domain"] if several else "")))
         label = f"{', '.join(names)}{f' ({where})' if where else ''}"
@@ -198,7 +198,7 @@ def _compare_correlations(results: Results, published: Sequence[Mapping[str, str
 
 
 def _subtract(cell: Cell, paper: Cell, decimals: int | None = None) -> Cell | None:
-    difference = cell["value"] - paper["value"]
+    difference = cell.value - paper.value
     digits = math.nan if decimals is None else decimals
     return make_cell(difference, signed=True, own_decimals=digits) if math.isfinite(difference) else None
 
@@ -348,9 +348,7 @@ def build_significance_frames(results: Results, baseline: str) -> list[Frame]:
         cells = [_build_difference_cell(tests[n, pair], corrected.get((n, pair), math.nan), gap) for n in names]
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
         direction = "lower" if gap else "none" if first.target is not None else first.direction
-        decimals = max(
-            choose_column_decimals(cells), *(count_decimals(abs(c["value"])) for c in cells if c.get("mark")), 0
-        )
+        decimals = max(choose_column_decimals(cells), *(count_decimals(abs(c.value)) for c in cells if c.mark), 0)
         differences.append((make_quantity(*pair, title, direction, decimals, first.signature, gap=gap), cells))
         p_cells = [corrected.get((name, pair), make_cell(note=UNTESTED)) for name in names]
         p_values.append((make_quantity(*pair, f"p {first.title}", "none", 4, is_p=True), p_cells))
@@ -364,7 +362,7 @@ def build_significance_frames(results: Results, baseline: str) -> list[Frame]:
         "Tests over examples for means (sign flips), over paired replicates for other metrics, otherwise over seeds.",
         *estimates,
     ]
-    if any(c.get("mark", "").endswith(UNSURE) for _, cells in differences for c in cells):
+    if any(c.mark.endswith(UNSURE) for _, cells in differences for c in cells):
         remarks.append(f"{UNSURE} The two values differ; it is open which of them is nearer to the human value.")
     seeds = sorted({t.n for t in tests.values() if t is not None and t.over == "seeds" and math.isfinite(t.p_value)})
     if seeds:

@@ -11,7 +11,7 @@ import numpy as np
 
 from openended.harness.core import F64, DataError, SpecError, UndefinedMetric, suggest
 from openended.harness.imported import SystemScores
-from openended.harness.report.tables.frame import Cell, Filled, Frame, build_frame, make_cell, make_quantity
+from openended.harness.report.tables.frame import Cell, Filled, Frame, Quantity, build_frame, make_cell, make_quantity
 from openended.harness.results import group_by
 from openended.metrics.bradley_terry import bradley_terry, compute_influence
 from openended.metrics.calibration import Unit, list_levels, read_levels_of_people
@@ -98,7 +98,7 @@ def build_correction_frame(
             rows.append(correct_scores(system, people[system.name], metric, rated_as))
             labels.append(f"{system.name}: {metric}" if len(pairs) > 1 or len(systems) > 1 else metric)
     counts = (make_quantity("", name, name, decimals=0) for name in ("rated", "worth"))
-    heads: tuple[Cell | str, ...] = ("judge", "people", "corrected", *counts, make_quantity("", "rho", "ρ"))
+    heads: tuple[Quantity | str, ...] = ("judge", "people", "corrected", *counts, make_quantity("", "rho", "ρ"))
     columns: list[Filled] = list(zip(heads, zip(*rows, strict=True), strict=True))
     return build_frame("corrected", "Mean scores that people would give", labels, columns, [EXPLAINED], head="Score")
 

@@ -12,7 +12,7 @@ from openended.harness.report.analysis.group_sequential import (
     judge_comparisons,
     select_last_looks,
 )
-from openended.harness.report.tables.frame import BLANK, Cell, Filled, Frame, build_frame, make_cell, make_quantity
+from openended.harness.report.tables.frame import Cell, Filled, Frame, build_frame, make_cell, make_quantity
 from openended.harness.results import Results
 
 _WORDS = {
@@ -53,10 +53,10 @@ def build_decision_frame(plan: DecisionPlan, results: Results) -> Frame:
     return build_frame("decisions", "Decisions", titles, columns, remarks, head="Comparison")
 
 
-def _build_difference_cell(plan: DecisionPlan, decision: Decision) -> Cell:
+def _build_difference_cell(plan: DecisionPlan, decision: Decision) -> Cell | None:
     """Return the difference at the last look, with the interval that holds at all looks together."""
     if not decision.looks:
-        return BLANK
+        return None
     look, boundary = decision.looks[-1], plan.boundaries[len(decision.looks) - 1]
     if not look.std_error > 0:
         return make_cell(look.difference, signed=True, note="no standard error: the replicates do not vary")

@@ -10,14 +10,11 @@ the best count as not significant. Among equal systems, in at most 5 % of column
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from openended.harness.core import OUT_OF_DOMAIN
 from openended.harness.report.analysis.paired import LEVEL, compute_margin_p_value, correct_by_holm
-from openended.harness.results import orient
-
-if TYPE_CHECKING:
-    import pandas as pd
+from openended.harness.results import SystemValue, orient
 
 DASH = "–"
 MOST_DECIMALS = 8
@@ -40,52 +37,66 @@ BOLD: Mapping[BoldRule, str] = {
     "seeds": "nothing, since no test compares these means (intervals=200 adds one; ↑ and ↓ have one from 6 seeds on)",
 }
 
-Cell = dict[str, Any]
-"""One number: some or all of `FIELDS`, and its axes."""
-FIELDS: Cell = {
-    # What the number is.
-    "name": "",  # its metric
-    "key": "",
-    "title": "",
-    "direction": "none",  # `higher`, `lower`, `match_human`, `target` or `none`; of the printed number (`lower`: gaps)
-    "aim": math.nan,  # the best possible value: the target, or the human value
-    "signature": "",
-    "gap": False,  # whether it is |model − human|
-    "is_p": False,  # whether it is a p-value
+
+@dataclass(slots=True)
+class Cell:
+    """One number of a table: what it is, its uncertainty, whether it is the best, how it is printed, where it belongs.
+
+    As it is, a dash.
+    """
+
     # The number.
-    "value": math.nan,
-    "low": math.nan,  # of its 95 % interval, which is printed after it
-    "high": math.nan,
-    "sd": math.nan,
-    "error": math.nan,  # that the metric itself reports: sd over its repetitions, or a standard error
-    "n": 0,  # number of seeds
-    "p": math.nan,  # that the best system is no better, corrected as for bold face; NaN if it is not tested
-    "best": False,
-    "rule": "",  # how the best cells of its column were found; empty: none is marked
-    "is_ranked": True,  # whether it may be best
-    "note": "",  # footnote: why there is no value, or a caveat
+    value: float = math.nan
+    sd: float = math.nan
+    n: int = 0  # number of seeds
+    low: float = math.nan  # of its 95 % interval, which is printed after it
+    high: float = math.nan
+    error: float = math.nan  # that the metric itself reports: sd over its repetitions, or a standard error
+    note: str = ""  # footnote: why there is no value, or a caveat
+    # What the number is.
+    name: str = ""  # its metric
+    key: str = ""
+    title: str = ""
+    direction: str = "none"  # `higher`, `lower`, `match_human`, `target` or `none`; of the printed number
+    aim: float = math.nan  # the best possible value: the target, or the human value
+    signature: str = ""
+    gap: bool = False  # whether it is |model − human|
+    is_p: bool = False  # whether it is a p-value
+    source: SystemValue | None = None  # the value behind it
+    human: SystemValue | None = None  # the human one that it is compared with
+    # Whether it is the best.
+    is_ranked: bool = True  # whether it may be
+    best: bool = False
+    rule: BoldRule = ""  # how the best cells of its column were found; empty: none is marked
+    p: float = math.nan  # that the best system is no better, corrected as for bold face; NaN if it is not tested
     # How it is printed.
-    "decimals": math.nan,  # of its column
-    "own_decimals": math.nan,  # that override those
-    "interval": False,  # whether its column has intervals
-    "mark": "",  # text after the number (stars of a test)
-    "signed": False,  # whether to print a plus sign
-    "words": "",  # text instead of a number
-    "blank": False,  # whether the cell is empty on purpose
-    "source": None,  # the `SystemValue` behind it
-    "human": None,  # the human one that it is compared with
+    number: str = ""
+    spread: str = ""  # its uncertainty
+    decimals: float = math.nan  # of its column
+    own_decimals: float = math.nan  # that override those
+    shows_interval: bool = False  # whether its column has intervals
+    mark: str = ""  # text after the number (stars of a test)
+    signed: bool = False  # whether to print a plus sign
+    words: str = ""  # text instead of a number
+    blank: bool = False  # whether it is empty on purpose
     # Where it belongs.
-    "role": "model",  # or `human`, or another one that is not ranked
-    "seeds": 0,  # of its row
-    "section": None,  # numbers of other sections are separated by a line
-    "labels": {},  # axis → how its value is printed, where that differs
-    "typed": {},  # axis → its value as typed, with the options of decoders and models; the layout's `names` read it
-}
-"""Field of a number → its value where nothing else is said; the other columns of a frame are axes."""
-BLANK: Cell = {"blank": True}
+    axes: Mapping[str, str] = field(default_factory=dict)  # its place in a frame
+    labels: Mapping[str, str] = field(default_factory=dict)  # axis → how its value is printed, where that differs
+    typed: Mapping[str, str] = field(default_factory=dict)  # axis → its value as typed, which the layout's `names` read
+    role: str = "model"  # or `human`, or another one that is not ranked
+    seeds: int = 0  # of its row
+    section: object = None  # numbers of other sections are separated by a line
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return (self.low, self.high) if math.isfinite(self.low) and math.isfinite(self.high) else None
+
+
+Quantity = Mapping[str, Any]
+"""The fields of `Cell` that all numbers of a column share: what they are."""
 Comparison = Callable[[Cell, Cell], float]
 """The p-value of two cells being equally good; NaN if it is unknown."""
-Filled = tuple[Cell | str, Iterable[Any]]
+Filled = tuple[Quantity | str, Iterable[Any]]
 """What the numbers of a column are (or its title), and its contents: cells, numbers, words, or None: an empty cell."""
 
 
@@ -115,7 +126,7 @@ def make_notes(
 def make_quantity(
     name: str, key: str, title: str, direction: str = "none", decimals: float | None = None, signature: str = "", *,
     gap: bool = False, aim: float | None = None, is_p: bool = False,
-) -> Cell:  # fmt: skip
+) -> Quantity:  # fmt: skip
     """Describe what the numbers of a column are; without `decimals` these are chosen by `RULE`."""
     return {
         "name": name, "key": key, "title": title, "direction": direction, "signature": signature, "gap": gap,
@@ -126,11 +137,11 @@ def make_quantity(
 
 def make_cell(
     value: float = math.nan, sd: float = math.nan, n: int = 0, *, interval: Sequence[float] | None = None,
-    **fields: Any,  # noqa: ANN401 - of `FIELDS`
+    **fields: Any,  # noqa: ANN401 - of the cell
 ) -> Cell:  # fmt: skip
     """Return the cell of a number with its standard deviation over n seeds, its interval, and any other fields."""
     low, high = interval or (math.nan, math.nan)
-    return {"value": value, "sd": sd, "n": n, "low": low, "high": high, **fields}
+    return Cell(value, sd, n, low, high, **fields)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,7 +150,7 @@ class Frame:
 
     name: str  # file stem
     title: str
-    cells: tuple[Cell, ...]  # each with its axes beside its fields
+    cells: tuple[Cell, ...]
     notes: tuple[Note, ...] = ()
     rows: tuple[str, ...] = ("system",)
     columns: tuple[str, ...] = ("metric",)
@@ -149,82 +160,68 @@ class Frame:
     show_seeds: bool = True
     over: str = "seeds"  # what the standard deviations of its cells are over
 
-    @property
-    def data(self) -> "pd.DataFrame":
-        """The tidy pandas frame: a row per number, with its axes and `FIELDS`."""
-        import pandas as pd
-
-        return pd.DataFrame([FIELDS | cell for cell in self.cells])
-
-    def list_cells(self) -> list[Cell]:
-        """Return new copies of the cells with all fields, and with their axes under `axes`."""
-        return [
-            FIELDS | cell | {"axes": {axis: value for axis, value in cell.items() if axis not in FIELDS}}
-            for cell in self.cells
-        ]
-
 
 def build_frame(
     name: str, title: str, labels: Sequence[str], columns: Iterable[Filled], remarks: Iterable[str] = (), *,
-    head: str = "System", roles: Sequence[str] | str = "model", seeds: Sequence[int] = (),
-    sections: Sequence[object] = (), ranked: bool = False, compare: Comparison | None = None,
-    warnings: Iterable[str] = (), rules: Iterable[str] = (), **options: Any,  # noqa: ANN401 - fields of the frame
+    head: str = "System", roles: Sequence[str] | str = "model", sections: Sequence[object] = (), ranked: bool = False,
+    compare: Comparison | None = None, warnings: Iterable[str] = (), rules: Iterable[str] = (),
+    **options: Any,  # noqa: ANN401 - fields of the frame
 ) -> Frame:  # fmt: skip
     """Build a frame from declared columns: what the numbers of each are, with one content per label.
 
-    `head` is the title of the labels; `roles` of the rows (or one for all), numbers of `seeds`, which add a column, and
-    `sections`, which lines separate, are optional. If `ranked`, the best cells are marked by the test `compare`.
+    `head` is the title of the labels; `roles` of the rows (or one for all) and `sections`, which lines separate, are
+    optional. If `ranked`, the best cells are marked by the test `compare`.
     """
     axis = head.lower()
     roles = [roles] * len(labels) if isinstance(roles, str) else roles
     filled = [fill_column(quantity, contents, roles) for quantity, contents in columns]
-    ids = [".".join(filter(None, (cells[0]["name"], cells[0]["key"]))) for cells in filled if cells]
+    ids = [".".join(filter(None, (cells[0].name, cells[0].key))) for cells in filled if cells]
     numbers: list[Cell] = []
     for cells, measure in zip(filled, ids, strict=False):
-        metric = measure if ids.count(measure) == 1 else cells[0]["title"]
+        metric = measure if ids.count(measure) == 1 else cells[0].title
         for at, cell in enumerate(mark_best(cells, compare) if ranked else cells):
+            cell.labels, cell.section = {axis: labels[at]}, sections[at] if sections else None
             label = labels[at] if labels.count(labels[at]) == 1 else f"{labels[at]}\0{at}"  # texts may be equal
-            position = {
-                axis: label, "metric": metric, "labels": {axis: labels[at]}, "seeds": seeds[at] if seeds else 0,
-                "section": sections[at] if sections else None,
-            }  # fmt: skip
-            numbers.append(cell | position)
-    options = {"show_seeds": bool(seeds), **options}
-    return Frame(
-        name, title, tuple(numbers), make_notes(remarks, warnings, rules), (axis,), heads={axis: head}, **options
-    )
+            cell.axes = {axis: label, "metric": metric}
+            numbers.append(cell)
+    notes, options = make_notes(remarks, warnings, rules), {"show_seeds": False, **options}
+    return Frame(name, title, tuple(numbers), notes, (axis,), heads={axis: head}, **options)
 
 
-def fill_column(quantity: Cell | str, contents: Iterable[Any], roles: Sequence[str]) -> list[Cell]:
-    """Return the cells of a column, with its decimals."""
+def fill_column(quantity: Quantity | str, contents: Iterable[Any], roles: Sequence[str]) -> list[Cell]:
+    """Return the cells of a column, with its decimals; a number keeps its own best possible value if it has one."""
     quantity = make_quantity("", quantity, quantity) if isinstance(quantity, str) else quantity
-    cells = [
-        FIELDS | quantity | to_cell(content) | {"role": role} for content, role in zip(contents, roles, strict=True)
-    ]
+    cells = []
+    for content, role in zip(contents, roles, strict=True):
+        own = to_cell(content)
+        aim = own.aim if math.isfinite(own.aim) else quantity["aim"]
+        typed = {**quantity.get("typed", {}), **own.typed}
+        cells.append(replace(own, **{**quantity, "aim": aim, "typed": typed, "role": role}))
     decimals = quantity["decimals"]
-    style = {
-        "decimals": choose_column_decimals(cells) if math.isnan(decimals) else decimals,
-        "interval": any(map(has_interval, cells)),
-    }
-    return [cell | style for cell in cells]
+    decimals = choose_column_decimals(cells) if math.isnan(decimals) else decimals
+    shows_interval = any(cell.interval for cell in cells)
+    return [replace(cell, decimals=decimals, shows_interval=shows_interval) for cell in cells]
 
 
 def to_cell(content: Cell | float | str | None) -> Cell:
     """Return the cell of a number, of words or of nothing."""
-    if content is None:
-        return BLANK
-    if isinstance(content, dict):
+    if isinstance(content, Cell):
         return content
-    return {"words": content} if isinstance(content, str) else {"value": float(content)}
+    if content is None:
+        return Cell(blank=True)
+    return Cell(words=content) if isinstance(content, str) else Cell(float(content))
 
 
 def join_tasks(frames: Mapping[str, Frame], name: str, title: str) -> Frame:
     """Join frames of one analysis on several tasks: rows are grouped by task, columns have equal decimals."""
     decimals: dict[str, float] = {}
     for cell in (cell for frame in frames.values() for cell in frame.cells):
-        decimals[cell["metric"]] = max(decimals.get(cell["metric"], 0), cell["decimals"])
+        decimals[cell.axes["metric"]] = max(decimals.get(cell.axes["metric"], 0), cell.decimals)
     cells = tuple(
-        cell | {"task": task, "typed": {"task": task, **cell["typed"]}, "decimals": decimals[cell["metric"]]}
+        replace(
+            cell, axes={**cell.axes, "task": task}, typed={"task": task, **cell.typed},
+            decimals=decimals[cell.axes["metric"]],
+        )
         for task, frame in frames.items() for cell in frame.cells
     )  # fmt: skip
     tasks: dict[Note, dict[str, None]] = {}
@@ -253,13 +250,9 @@ def choose_decimals(values: Iterable[float], spreads: Iterable[float] = ()) -> i
     return min(by_size, max(0, 1 - math.floor(math.log10(typical))))
 
 
-def choose_column_decimals(cells: Iterable[Cell]) -> int:
+def choose_column_decimals(cells: Sequence[Cell]) -> int:
     """Choose the decimals of a quantity from its cells."""
-    cells = [FIELDS | cell for cell in cells]
-    return choose_decimals(
-        [cell["value"] for cell in cells],
-        [cell["sd"] if math.isfinite(cell["sd"]) else cell["error"] for cell in cells],
-    )
+    return choose_decimals([c.value for c in cells], [c.sd if math.isfinite(c.sd) else c.error for c in cells])
 
 
 def count_decimals(size: float, least: int = 0) -> int:
@@ -292,16 +285,6 @@ def arrow(direction: str, target: float | None = None) -> str:
     return ARROWS.get(direction, "") if target is None else f"→{target:g}"
 
 
-def get_sign(cell: Cell) -> str:
-    """Return the symbol of the direction of a cell."""
-    return arrow(cell["direction"], cell["aim"] if cell["direction"] == "target" else None)
-
-
-def has_interval(cell: Cell) -> bool:
-    """Return whether a cell has an interval."""
-    return math.isfinite(cell["low"]) and math.isfinite(cell["high"])
-
-
 def is_out_of_domain(signature: str) -> bool:
     """Return whether a bundled scorer or embedder scored texts of another domain than its own."""
     return OUT_OF_DOMAIN in signature
@@ -309,18 +292,18 @@ def is_out_of_domain(signature: str) -> bool:
 
 def format_cell(cell: Cell) -> tuple[str, str]:
     """Format a cell's number and its uncertainty: the interval, else std over seeds and the metric's own error."""
-    if cell["words"]:
-        return cell["words"], ""
-    if not math.isfinite(cell["value"]):
-        return ("" if cell["blank"] else DASH), ""
-    digits = int(next(digits for digits in (cell["own_decimals"], cell["decimals"], 3) if math.isfinite(digits)))
-    number = (format_p_value if cell["is_p"] else format_fixed)(cell["value"], digits)
-    sign = "+" if cell["signed"] and cell["value"] > 0 and number.strip("0.,") else ""
-    if has_interval(cell):
-        spreads = [f"[{format_fixed(cell['low'], digits)}, {format_fixed(cell['high'], digits)}]"]
+    if cell.words:
+        return cell.words, ""
+    if not math.isfinite(cell.value):
+        return ("" if cell.blank else DASH), ""
+    digits = int(next(digits for digits in (cell.own_decimals, cell.decimals, 3) if math.isfinite(digits)))
+    number = (format_p_value if cell.is_p else format_fixed)(cell.value, digits)
+    sign = "+" if cell.signed and cell.value > 0 and number.strip("0.,") else ""
+    if cell.interval:
+        spreads = [f"[{format_fixed(cell.low, digits)}, {format_fixed(cell.high, digits)}]"]
     else:
-        spreads = [f"± {format_fixed(cell['sd'], digits)}"] if math.isfinite(cell["sd"]) else []
-        spreads += [f"({format_fixed(cell['error'], digits)})"] if math.isfinite(cell["error"]) else []
+        spreads = [f"± {format_fixed(cell.sd, digits)}"] if math.isfinite(cell.sd) else []
+        spreads += [f"({format_fixed(cell.error, digits)})"] if math.isfinite(cell.error) else []
     return f"{sign}{number}", " ".join(spreads)
 
 
@@ -338,12 +321,12 @@ def mark_best(cells: Sequence[Cell], compare: Comparison | None = None, *, teste
     `tested`, the best printed values are marked, as many tables of articles have them.
     """
     costs = rank_cells(cells)
-    if len(costs) < 2 or is_out_of_domain(cells[0]["signature"]):
-        return [cell | {"best": False, "rule": ""} for cell in cells]
-    decimals = int(cells[0]["decimals"])
+    if len(costs) < 2 or is_out_of_domain(cells[0].signature):
+        return [replace(cell, best=False, rule="") for cell in cells]
+    decimals = int(cells[0].decimals)
     best = next(iter(costs))
     texts = {
-        at: format_fixed(cost, decimals if math.isnan(digits := cells[at]["own_decimals"]) else int(digits))
+        at: format_fixed(cost, decimals if math.isnan(digits := cells[at].own_decimals) else int(digits))
         for at, cost in costs.items()
     }
     marked = {at for at in costs if texts[at] == texts[best]}
@@ -355,38 +338,37 @@ def mark_best(cells: Sequence[Cell], compare: Comparison | None = None, *, teste
     corrected = {rule: correct_by_holm(p_values, math.comb(len(costs), 2)) for rule, p_values in tests.items()}
     rule: BoldRule = next((rule for rule in tests if corrected[rule]), "printed")
     p_values = corrected.get(rule, {})
-    if rule == "printed" and tested and any(cells[at]["n"] > 1 for at in costs):
+    if rule == "printed" and tested and any(cells[at].n > 1 for at in costs):
         rule, marked = "seeds", set()
     elif rule != "printed":
         alike, marked = marked, {at for at in costs if p_values.get(at, 1.0) >= LEVEL}
         gaps = [costs[at] - costs[best] for at in alike - marked]
         decimals = max([decimals, *(count_decimals(gap) for gap in gaps)])
     return [
-        cell | {"best": at in marked, "rule": rule, "p": p_values.get(at, math.nan), "decimals": decimals}
+        replace(cell, best=at in marked, rule=rule, p=p_values.get(at, math.nan), decimals=decimals)
         for at, cell in enumerate(cells)
     ]
 
 
 def rank_cells(cells: Sequence[Cell]) -> dict[int, float]:
     """Return the positions of the cells that may be best → their costs, best first."""
-    costs = {at: compute_cost(cell, cell["value"]) for at, cell in enumerate(cells) if competes(cell)}
+    costs = {at: compute_cost(cell, cell.value) for at, cell in enumerate(cells) if competes(cell)}
     return dict(sorted(((at, cost) for at, cost in costs.items() if math.isfinite(cost)), key=lambda item: item[1]))
 
 
 def competes(cell: Cell) -> bool:
     """Return whether a value may be best: of a model that is no control, and ranked unless its note says why not."""
-    source = cell["source"]
+    source = cell.source
     is_control = source is not None and source.axes.get("model", "").startswith(CONTROLS)
-    is_ranked = cell["is_ranked"] and (source is None or source.direction != "none")
-    return cell["role"] == "model" and is_ranked and not is_control
+    is_ranked = cell.is_ranked and (source is None or source.direction != "none")
+    return cell.role == "model" and is_ranked and not is_control
 
 
 def compute_cost(cell: Cell, value: float) -> float:
     """Return the cost of a value of a cell; lower is better, NaN if nothing is best."""
-    direction = cell["direction"]
-    if direction in ("match_human", "target"):
-        return abs(value - float(cell["aim"]))
-    return float(-orient(value, direction)) if direction in ("higher", "lower") else math.nan
+    if cell.direction in ("match_human", "target"):
+        return abs(value - cell.aim)
+    return float(-orient(value, cell.direction)) if cell.direction in ("higher", "lower") else math.nan
 
 
 def _compare_intervals(cell: Cell, best: Cell) -> float:
@@ -395,18 +377,17 @@ def _compare_intervals(cell: Cell, best: Cell) -> float:
     The error of the human value cancels between values on one side of it, and counts twice between its two sides.
     """
     spans, reach = [], 0.0
-    center = best["aim"] if best["direction"] in ("match_human", "target") else math.nan
-    if best["direction"] == "match_human" and (cell["value"] - center) * (best["value"] - center) < 0:
-        human = best["human"]
+    center = best.aim if best.direction in ("match_human", "target") else math.nan
+    if best.direction == "match_human" and (cell.value - center) * (best.value - center) < 0:
+        human = best.human
         reach = max(human.reach) if human is not None and human.interval is not None else math.nan
     for side in (cell, best):
-        source = side["source"]
-        ends = (side["low"], side["high"]) if has_interval(side) else None
+        ends = side.interval
         if ends is None:  # that of the printed value, which a distance has not
-            ends = source.interval if source is not None and not side["gap"] else None
+            ends = side.source.interval if side.source is not None and not side.gap else None
         if ends is None:
             return math.nan
         low, high = sorted(compute_cost(side, end) for end in ends)
         spans.append((0.0 if ends[0] <= center <= ends[1] else low, high))
-    cost, lowest = (compute_cost(side, side["value"]) for side in (cell, best))
+    cost, lowest = (compute_cost(side, side.value) for side in (cell, best))
     return compute_margin_p_value(cost - lowest, math.hypot(cost - spans[0][0], spans[1][1] - lowest, 2 * reach))

@@ -19,7 +19,7 @@ from scipy.optimize import isotonic_regression
 from openended.harness import results as measured
 from openended.harness.core import F64, DataError, Interval, Replicates, UndefinedMetric
 from openended.harness.report.tables.fair_comparison import MIN_SETTINGS, DecoderSweep, group_sweeps
-from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell, make_quantity
+from openended.harness.report.tables.frame import Cell, Frame, Quantity, build_frame, make_cell, make_quantity
 from openended.harness.report.tables.selection import TablePart, check_signatures
 from openended.harness.report.tables.values import build_value_frames
 from openended.harness.results import Layout, Results, System, SystemValue, load_replicates
@@ -187,7 +187,7 @@ def build_frontier_frames(part: TablePart, layout: Layout) -> list[Frame]:
         )
     first, (entropy, gen_ppl) = frontiers[0], frontiers[0].points[0]
     human, human_ppl = load_human_entropy(results, items, entropy), measured.find_human_value(items, gen_ppl)
-    columns: list[tuple[Cell, list[Any]]] = [
+    columns: list[tuple[Quantity, list[Any]]] = [
         (make_quantity("", "points", "points", decimals=0), [len(entry.points) for entry in frontiers]),
         (make_quantity("", "from", "entropy from", decimals=3), [entry.reach[0] for entry in frontiers]),
         (make_quantity("", "to", "to", decimals=3), [entry.reach[1] for entry in frontiers]),

@@ -16,14 +16,14 @@ def describe_best(results: Results) -> list[str]:
     """Return a line for each task: its best system by the headline metric, with the value's interval."""
     lines = []
     for task, part, cells in _rank_tasks(results):
-        first = cells[0]["source"]
+        first = next(cell.source for cell in cells if cell.source is not None)
         over = measured.find_interval(results, first) if first.interval is None else None
         low, high = first.interval or ((over.low, over.high) if over is not None else (math.nan, math.nan))
         decimals = count_decimals((high - low) / 4, choose_decimals([first.mean]))
         ends = f" [{format_fixed(low, decimals)}, {format_fixed(high, decimals)}]" if math.isfinite(high - low) else ""
-        others = len([cell for cell in cells[1:] if cell["best"]])
+        others = len([cell for cell in cells[1:] if cell.best])
         tied = f", not significantly different from {others} other{'s' if others > 1 else ''}" if others else ""
-        tied = tied if cells[0]["rule"] in ("tests", "intervals") else ", not tested against the others"
+        tied = tied if cells[0].rule in ("tests", "intervals") else ", not tested against the others"
         where = f"{task}: " if task else ""
         value = f"{first.title} {format_fixed(first.mean, decimals)}{ends}"
         names = {id(item): system.name for system in group_systems(part) for item in system.items}

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,6 @@ from openended.harness import results as measured
 from openended.harness.core import HUMAN
 from openended.harness.report.analysis.paired import Z
 from openended.harness.report.tables.frame import (
-    BLANK,
     Cell,
     Frame,
     build_frame,
@@ -92,7 +92,7 @@ def _build_ability_frame(items: Sequence[SystemValue], name: str, layout: Layout
         unit = 400 / math.log(10) / float(scale)
         points = []
         for player, cell in zip(players, columns[0][1], strict=True):
-            elo = [1000 + unit * cell.get(name, math.nan) for name in ("value", "low", "high")]
+            elo = [1000 + unit * number for number in (cell.value, cell.low, cell.high)]
             ends = f" [{elo[1]:.0f}, {elo[2]:.0f}]" if math.isfinite(elo[1] + elo[2]) else ""
             points += [f"{player} {elo[0]:.0f}{ends}"] if math.isfinite(elo[0]) else []
         on_elo = f"{columns[0][0]['title']} on an Elo scale with mean 1000: {', '.join(points)}."
@@ -138,7 +138,7 @@ def build_huse_example_frames(part: TablePart, layout: Layout) -> list[Frame]:
     frames: list[Frame] = []
     for system in systems:
         if entries := tuple(_list_huse_entries(part.results, system)):
-            kinds = {entry["part"].partition("/")[0] for entry in entries}
+            kinds = {entry.section for entry in entries}
             missing = [f"No pair of this system is an example: {kind}." for kind in KINDS if kind not in kinds]
             stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(frames) + 1}"
             title = layout.title if len(systems) == 1 else f"{layout.title}: {system.name}"
@@ -157,10 +157,13 @@ def _list_huse_entries(results: Results, system: System) -> Iterator[Cell]:
         rows = [(kind, "", None), ("Context:", context, None), *zip(SIDES, texts, numbers, strict=True)]
         for part, text, values in rows:
             for at, quantity in enumerate(quantities):
-                cell = BLANK if values is None else make_cell(values[at], note=NEVER if values[at] == -math.inf else "")
-                position = {"part": f"{kind}/{part}", "text": text, "metric": quantity["key"], "labels": {"part": part}}
-                role = "heading" if part == kind else "text"
-                yield quantity | cell | position | {"role": role, "section": kind}
+                number: dict[str, Any] = {"blank": True}
+                if values is not None:
+                    number = {"value": values[at], "note": NEVER if values[at] == -math.inf else ""}
+                yield Cell(
+                    axes={"part": f"{kind}/{part}", "text": text, "metric": quantity["key"]}, labels={"part": part},
+                    role="heading" if part == kind else "text", section=kind, **quantity, **number,
+                )  # fmt: skip
 
 
 def _find_huse_examples(

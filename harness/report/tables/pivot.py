@@ -2,20 +2,13 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from openended.harness.core import SpecError, suggest
-from openended.harness.report.tables.frame import (
-    FIELDS,
-    Cell,
-    Frame,
-    format_cell,
-    get_sign,
-    is_out_of_domain,
-    mark_best,
-)
+from openended.harness.report.tables.frame import Cell, Frame, arrow, format_cell, is_out_of_domain, mark_best
 from openended.harness.report.tables.selection import find_name, list_options
-from openended.harness.report.tables.table import Column, Table, TableCell, TableRow
+from openended.harness.report.tables.table import Column, Table, TableRow
 from openended.harness.results import UNITS, Layout, describe_differences, group_by
 
 Key = tuple[str, ...]
@@ -34,14 +27,14 @@ def build_tables(frames: Iterable[Frame], layout: Layout | None = None) -> list[
 def build_table(frame: Frame, layout: Layout) -> Table:
     """Build the table of a frame; an axis that the frame lacks, or two numbers in one cell, are refused."""
     printed_roles = {"summary": layout.summaries, "human": layout.human != "none"}
-    cells = [_convert(cell, layout) for cell in frame.list_cells() if printed_roles.get(cell["role"], True)]
+    cells = [_convert(cell, layout) for cell in frame.cells if printed_roles.get(cell.role, True)]
     rows, columns = (_Side(axes, cells, frame, layout) for axes in choose_axes(frame, layout))
     mark_as_asked(cells, rows, columns, layout)
     by_place: dict[tuple[Key, Key], Cell] = {}
     for cell in cells:
         where = rows.locate(cell), columns.locate(cell)
         if by_place.setdefault(where, cell) is not cell:
-            typed = [{k: v for k, v in c["typed"].items() if k != "metric"} for c in (by_place[where], cell)]
+            typed = [{k: v for k, v in c.typed.items() if k != "metric"} for c in (by_place[where], cell)]
             differ = describe_differences({**typed[0], "": ""}, {**typed[1], "": ""})
             why = f"the rows ({', '.join(rows.axes)}) put two systems into one cell"
             raise SpecError(
@@ -60,12 +53,12 @@ def build_table(frame: Frame, layout: Layout) -> Table:
     for key, members in rows.groups.items():
         first, labels = members[0], printed[key]
         labels = (*(labels if len(labels) <= width else filter(None, labels)), *("",) * width)[:width]
-        label = (" " if first["role"] == "text" else ", ").join(filter(None, labels))
+        label = (" " if first.role == "text" else ", ").join(filter(None, labels))
         content = tuple(print_cell(by_place.get((key, at))) for at in columns.groups)
-        section = (first["role"], *rows.find_section(key, labels)) if first["section"] is None else first["section"]
+        section = (first.role, *rows.find_section(key, labels)) if first.section is None else first.section
         lines.append(
             TableRow(
-                label, first["role"], content, max(cell["seeds"] for cell in members),
+                label, first.role, content, max(cell.seeds for cell in members),
                 rule=bool(lines) and section != before, levels=labels if len(labels) > 1 else (),
             )
         )  # fmt: skip
@@ -77,32 +70,30 @@ def build_table(frame: Frame, layout: Layout) -> Table:
     )  # fmt: skip
 
 
-def print_cell(cell: Cell | None) -> TableCell:
+def print_cell(cell: Cell | None) -> Cell:
     """Return a number as it is printed; empty where there is none."""
     if cell is None:
-        return TableCell()
+        return Cell(blank=True)
     number, spread = format_cell(cell)
-    fields = {name: cell[name] for name in TableCell._fields if name in FIELDS}
-    return TableCell(**fields | {"words": bool(cell["words"])}, number=number, spread=spread)
+    return replace(cell, number=number, spread=spread)
 
 
 def mark_as_asked(cells: Sequence[Cell], rows: "_Side", columns: "_Side", layout: Layout) -> None:
     """Mark the cells that a layout wants in bold; the frame has marked those that tests do not separate."""
     if layout.bold == "best":  # the best printed values among systems or metrics, without a test
         for members in group_by(cells, lambda cell: (rows.find_contest(cell), columns.find_contest(cell))).values():
-            rivals = [c | {"role": c["role"] if c["role"] in ("human", "summary") else "model"} for c in members]
+            rivals = [replace(c, role=c.role if c.role in ("human", "summary") else "model") for c in members]
             for cell, marked in zip(members, mark_best(rivals, tested=False), strict=True):
-                cell.update(best=marked["best"], rule=marked["rule"])
+                cell.best, cell.rule = marked.best, marked.rule
     elif layout.bold != "tests":
         systems = columns if columns.measure in rows.axes else rows
         first = next(iter(systems.groups), None) if layout.bold == "first" else None
         for cell in cells:
-            cell.update(
-                best=first is not None and systems.locate(cell) == first, rule="reference" if first is not None else ""
-            )
+            cell.best = first is not None and systems.locate(cell) == first
+            cell.rule = "reference" if first is not None else ""
     if not layout.arrows:
         for cell in cells:
-            cell.update(direction="none")
+            cell.direction = "none"
 
 
 def choose_axes(frame: Frame, layout: Layout) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -126,7 +117,7 @@ class _Side:
 
     def __init__(self, axes: Sequence[str], cells: Sequence[Cell], frame: Frame, layout: Layout) -> None:
         self.axes, self.layout, self.measure = axes, layout, frame.measure
-        present = dict.fromkeys(axis for cell in cells for axis in cell["axes"])
+        present = dict.fromkeys(axis for cell in cells for axis in cell.axes)
         if unknown := [axis for axis in axes if present and axis not in present]:
             raise SpecError(
                 f"table {frame.name}: no axis {unknown[0]!r} in these values{suggest(unknown[0], present)}; they have "
@@ -140,7 +131,7 @@ class _Side:
 
     def locate(self, cell: Cell) -> Key:
         """Return the values of a cell on the axes."""
-        values: Mapping[str, str] = cell["axes"]
+        values: Mapping[str, str] = cell.axes
         lacking = [axis for axis in self.axes if axis not in values]
         label = values.get("system", "")
         return tuple(values.get(axis, label if axis in lacking[:1] else "") for axis in self.axes)
@@ -150,9 +141,9 @@ class _Side:
         ranks = []
         for axis, value in zip(self.axes, self.locate(cell), strict=True):
             names = self.layout.list_values(axis)
-            name = find_name(names, axis, cell["axes"], cell["typed"])
+            name = find_name(names, axis, cell.axes, cell.typed)
             rank = names.index(name) if name is not None else len(names)
-            if cell["role"] == "human" and (axis == "system" or axis not in cell["axes"]):
+            if cell.role == "human" and (axis == "system" or axis not in cell.axes):
                 first = -1 if names else 0  # without names the frame says where it stands
                 rank = first if self.layout.human == "first" else len(names) + 1
             ranks.append((rank, self.order[axis][value]))
@@ -164,34 +155,34 @@ class _Side:
         for axis, value in zip(self.axes, self.locate(cell), strict=True):
             text = self.name(cell, axis, value)
             if axis == self.measure:
-                text = cell["title"] if text is None else text
+                text = cell.title if text is None else text
                 text = head_column(cell, text).heading if self.layout.arrows else text
-            labels += [cell["labels"].get(axis, value)] if text is None else text.split(" | ")
+            labels += [cell.labels.get(axis, value)] if text is None else text.split(" | ")
         return tuple(labels)
 
     def name(self, cell: Cell, axis: str, value: str) -> str | None:
         """Return the name that the layout gives a value, with the options that it mentions; None without one."""
-        if axis not in cell["axes"]:  # a borrowed label, or nothing
+        if axis not in cell.axes:  # a borrowed label, or nothing
             return self.layout.names.get("system" if value else axis, {}).get(value)
         names = self.layout.names.get(axis, {})
-        name = find_name(names, axis, cell["axes"], cell["typed"])
-        return None if name is None else names[name].format_map(list_options(axis, cell["typed"]))
+        name = find_name(names, axis, cell.axes, cell.typed)
+        return None if name is None else names[name].format_map(list_options(axis, cell.typed))
 
     def build_column(self, cells: Sequence[Cell], depth: int) -> Column:
         """Build the column of some cells; it says what they are if the measured values are the columns."""
         first = cells[0]
         labels = tuple(label for label in self.label(first) if label)
         levels = (labels + ("",) * depth)[:depth] if depth > 1 else ()
-        kinds = {tuple(cell[name] for name in ("name", "key", "title", "direction", "gap")) for cell in cells}
+        kinds = {(cell.name, cell.key, cell.title, cell.direction, cell.gap) for cell in cells}
         if self.measure not in self.axes or len(kinds) > 1:
             text = ", ".join(labels)
-            return Column(text, text, levels=levels, role=first["role"])
+            return Column(text, text, levels=levels, role=first.role)
         at = self.axes.index(self.measure)
         title = self.name(first, self.measure, "")
-        title = first["title"] if title is None else title
+        title = first.title if title is None else title
         located = zip(self.axes, self.locate(first), strict=True)
         names = [
-            self.name(first, axis, value) or first["labels"].get(axis, value)
+            self.name(first, axis, value) or first.labels.get(axis, value)
             for axis, value in located
             if axis != self.measure
         ]
@@ -203,13 +194,13 @@ class _Side:
             title = f"{', '.join(others)}: {title}" if at else f"{title} ({', '.join(others)})"
         title = title or ", ".join(others)
         for cell in cells:
-            cell["title"] = title
-        return head_column(first, title)._replace(interval=any(cell["interval"] for cell in cells), levels=levels)
+            cell.title = title
+        return head_column(first, title)._replace(interval=any(cell.shows_interval for cell in cells), levels=levels)
 
     def find_contest(self, cell: Cell) -> Key:
         """Return what the cells that a cell competes with share: the measured value, and the outermost task."""
         if self.measure in self.axes:
-            return tuple(cell["axes"].get(axis, "") for axis in self.axes)
+            return tuple(cell.axes.get(axis, "") for axis in self.axes)
         return self.label(cell)[:1] if self.axes[0] == "task" else ()
 
     def find_section(self, key: Key, labels: Sequence[str]) -> tuple[str, ...]:
@@ -221,34 +212,35 @@ class _Side:
 
 def head_column(cell: Cell, title: str) -> Column:
     """Return the heading of a cell's quantity."""
-    return Column(
-        title, cell["key"], get_sign(cell), is_out_of_domain(cell["signature"]), cell["interval"], cell["gap"],
-        cell["signature"],
-    )  # fmt: skip
+    sign = arrow(cell.direction, cell.aim if cell.direction == "target" else None)
+    doubtful = is_out_of_domain(cell.signature)
+    return Column(title, cell.key, sign, doubtful, cell.shows_interval, cell.gap, cell.signature)
 
 
 def _convert(cell: Cell, layout: Layout) -> Cell:
     """Return a cell with the unit, decimals and uncertainty that a layout asks for."""
-    typed = [values["metric"] for values in (cell["axes"], cell["typed"]) if "metric" in values]
-    names = [f"{cell['name']}.{cell['key']}", *typed, "*"]
+    typed = [values["metric"] for values in (cell.axes, cell.typed) if "metric" in values]
+    names = [f"{cell.name}.{cell.key}", *typed, "*"]
 
     def find(options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an option of the layout
         return next((options[name] for name in names if name in options), None)
 
-    unit = find(layout.units) or "fraction"
+    cell, unit = replace(cell), find(layout.units) or "fraction"
     if (factor := UNITS[unit]) != 1:
-        cell |= {name: factor * cell[name] for name in SCALED}
-        cell["decimals"] = max(0, cell["decimals"] - 2)
-        cell["title"] += " (%)" if unit == "percent" else ""
+        for name in SCALED:
+            setattr(cell, name, factor * getattr(cell, name))
+        cell.decimals = max(0, cell.decimals - 2)
+        cell.title += " (%)" if unit == "percent" else ""
     decimals, significant, missing = map(find, (layout.decimals, layout.significant, layout.missing))
     if decimals is not None:
-        cell |= {"own_decimals": math.nan, "decimals": decimals}
-    elif significant is not None and math.isfinite(cell["value"]):
-        size = math.floor(math.log10(abs(cell["value"]))) if cell["value"] else 0
-        cell["own_decimals"] = max(0, significant - 1 - size)
-    if missing is not None and not (math.isfinite(cell["value"]) or cell["words"]):
-        cell |= {"words": missing, "blank": not missing}
+        cell.own_decimals, cell.decimals = math.nan, decimals
+    elif significant is not None and math.isfinite(cell.value):
+        size = math.floor(math.log10(abs(cell.value))) if cell.value else 0
+        cell.own_decimals = max(0, significant - 1 - size)
+    if missing is not None and not (math.isfinite(cell.value) or cell.words):
+        cell.words, cell.blank = missing, not missing
     hidden = SPREADS.keys() - set(UNCERTAINTIES[layout.uncertainty])
-    cell |= dict.fromkeys((name for kind in hidden for name in SPREADS[kind]), math.nan)
-    cell["interval"] &= "interval" not in hidden
+    for name in (name for kind in hidden for name in SPREADS[kind]):
+        setattr(cell, name, math.nan)
+    cell.shows_interval &= "interval" not in hidden
     return cell

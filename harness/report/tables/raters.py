@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from openended.harness.core import SIMULATED
-from openended.harness.report.tables.frame import Cell, Filled, Frame, build_frame, make_cell, make_quantity
+from openended.harness.report.tables.frame import Filled, Frame, build_frame, make_cell, make_quantity
 from openended.metrics.correlation import rank_correlation
 from openended.metrics.judgments import agreement
 
@@ -96,8 +96,8 @@ def build_rater_frame(
         for question, alpha in compute_alphas(answers).items()
     ]
 
-    def make_column(key: str, heading: str, decimals: int) -> tuple[Cell, list[Cell]]:
-        return make_quantity("", key, heading, decimals=decimals), [make_cell(float(value)) for value in raters[key]]
+    def make_column(key: str, heading: str, decimals: int) -> Filled:
+        return make_quantity("", key, heading, decimals=decimals), raters[key]
 
     seen = zip(raters["passed"], raters["controls"], strict=True)
     columns: list[Filled] = [

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from openended.harness.report.tables.frame import (
     Cell,
     Filled,
     Frame,
+    Quantity,
     build_frame,
     count_decimals,
     make_cell,
@@ -100,13 +102,13 @@ def build_score_frames(
     columns: list[Filled] = []
     for part in paired:
         means = (estimate_mean(part.scores[name], part.clusters) for name in names)
-        cells = {name: _make_cell(mean) | {"typed": {"system": name}} for name, mean in zip(names, means, strict=True)}
-        columns.append((make_quantity("", part.metric, part.metric, part.direction), [*cells.values()]))
+        cells = [_make_cell(mean, typed={"system": name}) for name, mean in zip(names, means, strict=True)]
+        columns.append((make_quantity("", part.metric, part.metric, part.direction), cells))
 
     p_values = {(metric, frozenset((t.first, t.second))): t.p_value for metric, of in tests.items() for t in of}
 
     def compare(cell: Cell, best: Cell) -> float:
-        return p_values[cell["key"], frozenset(side["typed"]["system"] for side in (cell, best))]
+        return p_values[cell.key, frozenset(side.typed["system"] for side in (cell, best))]
 
     means_frame = build_frame(
         "scores", "Mean scores", names, columns, _list_remarks(systems, paired), ranked=True, compare=compare
@@ -127,11 +129,11 @@ def _build_difference_frame(
             can_resolve = test.std_error > 0 and target > 0
             needed = test.count_more(target) if can_resolve else math.nan
             decimals = count_decimals(test.std_error, count_decimals(abs(test.value)))
-            apart = _make_cell(test) | {"signed": True, "own_decimals": decimals}
+            apart = _make_cell(test, signed=True, own_decimals=decimals)
             detectable = make_cell(test.find_detectable(), own_decimals=decimals)
             rows.append((apart, test.test, test.p_value, test.corrected, detectable, needed))
     goal = "it" if difference is None else f"{difference:g}"
-    heads: tuple[Cell | str, ...] = (
+    heads: tuple[Quantity | str, ...] = (
         "difference", "test",
         make_quantity("", "p_value", "p", decimals=4),
         make_quantity("", "p_holm", "p (Holm)", decimals=4, is_p=True),
@@ -146,8 +148,8 @@ def _build_difference_frame(
     )  # fmt: skip
 
 
-def _make_cell(mean: MeanScore) -> Cell:
-    return make_cell(mean.value, interval=(mean.low, mean.high), error=mean.std_error)
+def _make_cell(mean: MeanScore, **fields: Any) -> Cell:  # noqa: ANN401 - of the cell
+    return Cell(mean.value, low=mean.low, high=mean.high, error=mean.std_error, **fields)
 
 
 def _list_remarks(systems: Sequence[SystemScores], paired: Sequence[PairedScores]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from openended.harness.report.analysis.lines import parse_number
 from openended.harness.report.analysis.paired import compute_student_quantile
-from openended.harness.report.tables.frame import BLANK, Cell, Filled, Frame, build_frame, make_cell, make_quantity
+from openended.harness.report.tables.frame import Cell, Filled, Frame, build_frame, make_cell, make_quantity
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.table import Table
 from openended.harness.results import SearchResult, SearchTrial
@@ -81,20 +81,18 @@ def _build_settings_frame(
             if t.values
             else make_cell(note=t.error)
             if t.error
-            else BLANK
+            else None
             for t in trials
         ]
         if any(t.fresh for t in trials):
             fresh = ([v[at] for v in t.fresh.values()] for t in trials)
             means[f"{objective.title}, fresh seeds", direction] = [
-                build_mean_cell(math.fsum(values) / len(values), values) if values else BLANK for values in fresh
+                build_mean_cell(math.fsum(values) / len(values), values) if values else None for values in fresh
             ]
     for (heading, direction), cells in means.items():
         columns.append((make_quantity("", heading, heading, direction), cells))
     intervals = (
-        [_INTERVALS]
-        if any(math.isfinite(cell.get("low", math.nan)) for cells in means.values() for cell in cells)
-        else []
+        [_INTERVALS] if any(cell is not None and cell.interval for cells in means.values() for cell in cells) else []
     )
     return build_frame(name, title, [t.label for t in trials], columns, [*remarks, *intervals], head="Setting")
 

@@ -6,37 +6,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from openended.harness.core import describe_out_of_domain, find_member, parse_signature
-from openended.harness.report.tables.frame import BOLD, DAGGER, LEGEND, BoldRule, Note, is_out_of_domain
-from openended.harness.results import SystemValue
+from openended.harness.report.tables.frame import BOLD, DAGGER, LEGEND, BoldRule, Cell, Note, is_out_of_domain
 
 OWN_STD = "metric's own std"
-
-
-class TableCell(NamedTuple):
-    """One number as it is printed, and the fields of its frame that writers read; as it is, an empty cell."""
-
-    number: str = ""
-    spread: str = ""  # its uncertainty
-    mark: str = ""  # stars of a test
-    best: bool = False
-    note: str = ""
-    words: bool = False  # whether a text is in place of a number
-    value: float = math.nan
-    sd: float = math.nan
-    error: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
-    n: int = 0
-    name: str = ""
-    title: str = ""
-    direction: str = "none"
-    rule: BoldRule = ""
-    signature: str = ""
-    source: SystemValue | None = None
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        return (self.low, self.high) if math.isfinite(self.low) and math.isfinite(self.high) else None
 
 
 class Column(NamedTuple):
@@ -69,7 +41,7 @@ class TableRow(NamedTuple):
 
     label: str
     system: str  # `model`, `human`, or another kind of row that is not ranked
-    cells: tuple[TableCell, ...]
+    cells: tuple[Cell, ...]
     seeds: int = 0
     rule: bool = False  # whether to draw a line above this row
     levels: tuple[str, ...] = ()  # of the label, outermost first; empty: one
@@ -101,7 +73,7 @@ class Table:
         """Return the notes of one kind: `warning`, `remark` or `rule`."""
         return [str(note) for note in self.notes if note.kind == kind]
 
-    def iterate_cells(self) -> Iterator[TableCell]:
+    def iterate_cells(self) -> Iterator[Cell]:
         """Yield the cells, column by column."""
         for at in range(len(self.columns)):
             yield from (row.cells[at] for row in self.rows)

@@ -1,5 +1,6 @@
 """Tables of systems × metrics, built from aggregated values."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from openended.harness.report.tables.frame import (
     Frame,
     Note,
     NoteKind,
+    Quantity,
     choose_column_decimals,
     fill_column,
     format_fixed,
@@ -106,24 +108,23 @@ class _ValueFrame:
             a for a in (*layout.rows, *layout.columns) if a in self.names and a not in layout.list_compared_apart()
         ]
         titles = {axis: measured.label_axis(firsts, axis) for axis in printed}
-        rows: list[Cell] = [{"system": label, "typed": {}} for label, _ in humans]
+        places: list[tuple[dict[str, str], Mapping[str, str], int]]  # axes, also as typed, and number of seeds of a row
+        places = [({"system": label}, {}, 0) for label, _ in humans]
         for at, (key, items) in enumerate(self.rows.items()):
             axes = {"system": labels[key]} | {axis: titles[axis][at] for axis in printed}
-            rows.append(axes | {"typed": {**items[0].axes}, "seeds": max(i.seeds for i in items)})
+            places.append((axes, items[0].axes, max(i.seeds for i in items)))
         roles = ["human"] * len(humans) + ["model"] * len(self.rows)
         columns = [
             mark_best(fill_column(quantity, [*(c[at] for _, c in humans), *contents], roles), self.compare)
             for at, (quantity, contents, _) in enumerate(built)
         ]
-        printed_cells = tuple(
-            cell | row | {"typed": row["typed"] | cell["typed"]}
-            for cells in columns for cell, row in zip(cells, rows, strict=True)
-        )  # fmt: skip
+        for cell, (axes, typed, seeds) in (both for cells in columns for both in zip(cells, places, strict=True)):
+            cell.axes, cell.typed, cell.seeds = {**cell.axes, **axes}, {**typed, **cell.typed}, seeds
 
         def label(item: SystemValue) -> str:
             return labels[self.get_row(item)]
 
-        tested = {(cell["name"], cell["key"]) for cells in columns for cell in cells if cell["rule"] == "tests"}
+        tested = {(cell.name, cell.key) for cells in columns for cell in cells if cell.rule == "tests"}
         estimates, signatures = describe_estimates(results, (item for item in models if item.pair in tested))
         counts = " or ".join(map(str, sorted({i.seeds for i in models if i.seeds > 1})))
         means = [f"Means over {counts} seeds."] if counts else []
@@ -141,8 +142,10 @@ class _ValueFrame:
             *describe_classifier_errors(models, label), *estimates, *describe_resolution(columns, part),
             *noted.get("rule", ()), *self.describe_ceilings(), *means, *signatures,
         )  # fmt: skip
-        title = ", ".join([f"{layout.title}{part.tasks}", *self.name_model(), *_name_options(part.where)])
-        return Frame(part.stem, title, printed_cells, make_notes(remarks, warnings, rules), heads={"system": "System"})
+        options = (f"{_TITLES.get(axis, axis)}={value}" for axis, value in part.where.items() if axis != "task")
+        title = ", ".join([f"{layout.title}{part.tasks}", *self.name_model(), *options])
+        cells = tuple(itertools.chain.from_iterable(columns))
+        return Frame(part.stem, title, cells, make_notes(remarks, warnings, rules), heads={"system": "System"})
 
     def name_model(self) -> list[str]:
         """Name the model of all systems where they have one, which no row and no column shows then."""
@@ -153,10 +156,10 @@ class _ValueFrame:
 
     def compare(self, cell: Cell, best: Cell) -> float:
         """Return the p-value that the systems of two cells are equally good; NaN if it cannot be tested."""
-        is_log_gap = self.layout.gaps == "log" and cell["human"] is not None  # the tests are of values and distances
-        if cell["source"] is None or best["source"] is None or is_log_gap:
+        is_log_gap = self.layout.gaps == "log" and cell.human is not None  # the tests are of values and distances
+        if cell.source is None or best.source is None or is_log_gap:
             return math.nan
-        return compute_equality_p_value(self.part.results, self.part.items, cell["source"], best["source"])
+        return compute_equality_p_value(self.part.results, self.part.items, cell.source, best.source)
 
     def describe_ceilings(self) -> list[str]:
         """Say what the human ceiling of a task with prompts does not mean."""
@@ -201,7 +204,7 @@ class _ValueFrame:
 
     def build_column(
         self, pair: Pair, where: Mapping[str, str], options: str, candidates: Sequence[SystemValue]
-    ) -> tuple[Cell, list[Cell], set[str]]:
+    ) -> tuple[Quantity, list[Cell], set[str]]:
         """Return what a value is and where it belongs, its cells, one per system, and the signatures of the systems."""
         layout, results = self.layout, self.part.results
         here = [i for i in candidates if i.system != "model" or all(i.axes[a] == v for a, v in where.items())]
@@ -241,8 +244,9 @@ class _ValueFrame:
             *pair, title, "lower" if gap else first.direction, choose_column_decimals([*cells.values(), *humans]),
             first.signature, gap=gap, aim=first.target,
         )  # fmt: skip
-        typed = {**where, "metric": pair[0] if first.primary else ".".join(pair)}
-        return quantity | {"metric": measure, **axes, "typed": typed}, list(cells.values()), signatures
+        typed = {**where, "metric": pair[0] if first.primary else ".".join(pair), "options": options}
+        axes = {"metric": measure, **axes}
+        return {**quantity, "axes": axes, "typed": typed}, list(cells.values()), signatures
 
     def build_cell(self, item: SystemValue, humans: Sequence[SystemValue], *, gap: bool) -> Cell:
         """Build the cell of a value, or of its distance to the human value."""
@@ -250,7 +254,8 @@ class _ValueFrame:
             return make_cell(note=item.reason, source=item)
         human = find_human_value([h for h in humans if math.isfinite(h.mean)], item)
         if gap and human is None:
-            return make_cell(note=_explain_missing_human(item, humans))
+            same = (h for h in humans if h.pair == item.pair and measured.has_same_data(h, item))
+            return make_cell(note=next((h.reason for h in same if h.reason), NO_HUMAN))
         interval = None if gap else find_metric_interval(item, self.part.items)
         # People's ratings have no other error: that of a metric of a judgments file is about its texts.
         is_only_error = item.family == "human" and item.seeds == 1 and math.isnan(item.metric_error)
@@ -264,10 +269,10 @@ class _ValueFrame:
             abs(item.mean - human.mean) if gap and human is not None else item.mean,
             item.sd, item.seeds, interval=interval if varies else None,
             error=item.metric_error, note="" if varies else NO_VARIATION, source=item, human=human,
-            **({"aim": human.mean} if human is not None and is_compared else {}),
+            aim=human.mean if human is not None and is_compared else math.nan,
         )  # fmt: skip
 
-    def build_human_rows(self, columns: Sequence[tuple[Cell, set[str]]]) -> list[tuple[str, list[Cell]]]:
+    def build_human_rows(self, columns: Sequence[tuple[Quantity, set[str]]]) -> list[tuple[str, list[Cell]]]:
         """Return label and cells for each set of human texts; sets with equal values share a row."""
         if self.layout.gaps or self.layout.human == "none":
             return []
@@ -280,14 +285,10 @@ class _ValueFrame:
         for items in group_by(sorted_humans, lambda item: tuple(item.axes[a] for a in axes)).values():
             same = [m for m in self.models if measured.has_same_data(items[0], m)] or self.models
             cells = [_build_human_cell(items, *column, exact, same) for column in columns]
-            rows.setdefault(repr([cell | {"source": None} for cell in cells]), (cells, items[0]))
+            rows.setdefault(repr([replace(cell, source=None) for cell in cells]), (cells, items[0]))
         firsts = [item for _, item in rows.values()]
         labels = measured.label_systems(firsts, self.outer) if len(rows) > 1 else ["human"]
         return [(label, cells) for label, (cells, _) in zip(labels, rows.values(), strict=False)]
-
-
-def _name_options(where: Mapping[str, str]) -> list[str]:
-    return [f"{_TITLES.get(axis, axis)}={value}" for axis, value in where.items() if axis != "task"]
 
 
 def _label_value(where: Mapping[str, str], axis: str) -> list[str]:
@@ -300,7 +301,7 @@ def _label_value(where: Mapping[str, str], axis: str) -> list[str]:
 
 
 def _build_human_cell(
-    items: Sequence[SystemValue], column: Cell, signatures: set[str], exact: set[str], models: Sequence[SystemValue]
+    items: Sequence[SystemValue], column: Quantity, signatures: set[str], exact: set[str], models: Sequence[SystemValue]
 ) -> Cell:
     """Build the cell of a human value or ceiling; of another number of texts only if none has that of the systems."""
     values = [i for i in items if i.pair == (column["name"], column["key"])]
@@ -313,7 +314,7 @@ def _build_human_cell(
     return make_cell(note=next((i.reason for i in values if i.reason), NOT_HUMAN.get(family, NO_HUMAN)))
 
 
-def build_ceiling_cell(item: SystemValue, column: Cell) -> Cell:
+def build_ceiling_cell(item: SystemValue, column: Quantity) -> Cell:
     """Build the cell of the human ceiling; its value moves to the note if its number of texts differs."""
     n, n_systems = (core.parse_signature(s).get("n", "") for s in (item.signature, column["signature"]))
     if n != n_systems and column["signature"]:
@@ -348,7 +349,7 @@ def mark_other_sizes(values: Mapping[RowKey, SystemValue], cells: Mapping[RowKey
     others = {key: f"Of n {size}, where others have n {usual}." for key, size in sizes.items() if size != usual}
     words = {key: note if is_mean else f"{note[:-1]}: not compared." for key, note in others.items()}
     return {
-        key: cells[key] | {"note": " ".join(filter(None, (cells[key]["note"], note))), "is_ranked": is_mean}
+        key: replace(cells[key], note=" ".join(filter(None, (cells[key].note, note))), is_ranked=is_mean)
         for key, note in words.items()
     }
 
@@ -402,20 +403,20 @@ def describe_coverage(columns: Iterable[Sequence[Cell]]) -> tuple[str, ...]:
     The shares are those of the least and of the most covered kind of text, of the measured size nearest to that of the
     run: the study `coverage` of `scripts/studies` writes them.
     """
-    with_interval = [cells[0] for cells in columns if cells[0]["interval"]]
+    with_interval = [cells[0] for cells in columns if cells[0].shows_interval]
     if not with_interval:
         return ()
     measured_shares = parse_yaml(Path(__file__).with_name("coverage.yaml").read_text(encoding="utf-8"))
     listed = []
     for quantity in with_interval:
-        shares = measured_shares.get(quantity["name"], {}).get(quantity["key"])
-        sizes = measured.parse_sizes(quantity["signature"])
+        shares = measured_shares.get(quantity.name, {}).get(quantity.key)
+        sizes = measured.parse_sizes(quantity.signature)
         if shares and sizes:
             nearest = min(shares, key=lambda size: abs(math.log(size / max(min(sizes), 1))))
             low, high = shares[nearest]
             if low < LEAST_COVERED or high > MOST_COVERED:
                 span = f"{low}" if low == high else f"{low} to {high}"
-                listed.append(f"{quantity['title']} {span} % ({nearest} texts)")
+                listed.append(f"{quantity.title} {span} % ({nearest} texts)")
     head = "Coverage of 95 % intervals by kind of real text, as measured, where it is far from 95 %"
     return (f"{head}: {', '.join(listed)}.",) if listed else ()
 
@@ -424,13 +425,13 @@ def describe_resolution(columns: Iterable[Sequence[Cell]], part: TablePart) -> t
     """Return a line with the smallest difference at which the tests separate the best system from its nearest rival."""
     listed, targets = list[str](), False
     for cells in columns:
-        ranked = [source for at in rank_cells(cells) if (source := cells[at]["source"]) is not None]
-        if cells[0]["rule"] == "tests" and len(ranked) > 1:
+        ranked = [source for at in rank_cells(cells) if (source := cells[at].source) is not None]
+        if cells[0].rule == "tests" and len(ranked) > 1:
             resolved = compute_resolution(part.results, part.items, ranked[0], ranked[1], len(ranked))
-            low, high = getattr(find_member("metric", cells[0]["name"]), "bounds", (-math.inf, math.inf))
+            low, high = getattr(find_member("metric", cells[0].name), "bounds", (-math.inf, math.inf))
             if resolved <= high - low:
-                listed.append(f"{cells[0]['title']} {resolved:.2g}")
-                targets |= cells[0]["direction"] not in ("higher", "lower")
+                listed.append(f"{cells[0].title} {resolved:.2g}")
+                targets |= cells[0].direction not in ("higher", "lower")
     if not listed:
         return ()
     where = " For ≈ and →, the difference is that of the distances to the human value or the target." if targets else ""
@@ -487,9 +488,3 @@ def name_systems(
         Note(kind, text, tuple(sorted(names, key=measured.make_natural_sort_key)) if names != systems else ())
         for (kind, text), names in sorted(about.items())
     ]
-
-
-def _explain_missing_human(item: SystemValue, humans: Iterable[SystemValue]) -> str:
-    """Say why there is no human value on the data of a value."""
-    same = (human for human in humans if human.pair == item.pair and measured.has_same_data(human, item))
-    return next((human.reason for human in same if human.reason), NO_HUMAN)

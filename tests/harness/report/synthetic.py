@@ -215,9 +215,10 @@ def print_columns(*columns: Any, **options: Any) -> Table:
 def print_rows(quantities: Sequence[Mapping[str, Any]], rows: Sequence[tuple[Any, ...]], **fields: Any) -> Table:
     """Print rows, each (label, kind, contents, seeds, rule, levels), under quantities, which may have `levels`."""
     columns, heads = [], []
-    for at, quantity in enumerate(quantities):
+    for at, quantity in enumerate(map(dict, quantities)):
+        levels = quantity.pop("levels", ())
         columns.append(fill_column(quantity, [row[2][at] for row in rows], [row[1] for row in rows]))
-        heads.append(head_column(columns[-1][0], quantity["title"])._replace(levels=quantity.get("levels", ())))
+        heads.append(head_column(columns[-1][0], quantity["title"])._replace(levels=levels))
     printed = (tuple(map(print_cell, cells)) for cells in zip(*columns, strict=True))
     lines = tuple(TableRow(row[0], row[1], cells, *row[3:]) for row, cells in zip(rows, printed, strict=True))
     return Table(**{"name": "t", "title": "T", "columns": tuple(heads), "rows": lines, **fields})

@@ -282,7 +282,10 @@ def _format_column(table: Table, at: int) -> GridColumn:
         kind = f"S[table-format={sign}{whole}{f'.{decimals}' if decimals else ''}]"
     kind += "@{~}l" if has_tail else ""
     texts = []
-    for number, text, tail, bold in zip(numbers, map(escape, words), tails, is_bold, strict=True):
+    words = [
+        re.sub(r",(?=\S)", r",\\allowbreak{}", escape(text)) if longest > PROSE else escape(text) for text in words
+    ]
+    for number, text, tail, bold in zip(numbers, words, tails, is_bold, strict=True):
         if not is_aligned:
             number = number.replace("-", "$-$")
             texts.append(" ".join(filter(None, [text or (rf"\textbf{{{number}}}" if bold else number), tail])))

@@ -15,7 +15,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from openended.harness.core import escape_controls_in_line, escape_csv_cell
-from openended.harness.report.tables.table import Table, TableCell
+from openended.harness.report.tables.frame import Cell
+from openended.harness.report.tables.table import Table
 
 WIDTH = 150  # characters if the output is not a terminal and the variable COLUMNS is not set
 MOST_NOTES = 3  # under a table in the terminal
@@ -24,14 +25,12 @@ ITALIC = ("human", "heading")  # rows
 PROSE = 45  # maximal width of text cells in characters; longer text is wrapped
 
 
-def clean(table: Table) -> Table:
+def clean(node: Any) -> Any:  # noqa: ANN401 - a table, or a part of it
     """Escape control characters in all texts of a table, since they come from untrusted files; each is one line."""
-    return replace(table, **{f.name: _clean(getattr(table, f.name)) for f in fields(table)})
-
-
-def _clean(node: Any) -> Any:  # noqa: ANN401 - a text, or tuples of texts
+    if isinstance(node, (Table, Cell)):
+        return replace(node, **{f.name: clean(getattr(node, f.name)) for f in fields(node)})
     if isinstance(node, tuple):
-        parts = map(_clean, node)
+        parts = map(clean, node)
         return type(node)(*parts) if hasattr(node, "_fields") else tuple(parts)
     return escape_controls_in_line(node) if isinstance(node, str) else node
 
@@ -128,7 +127,7 @@ def _print_columns(table: Table, columns: range, cells: Sequence[Sequence[str]],
     out.print(grid)
 
 
-def _format_cell(cell: TableCell, marks: Mapping[str, str]) -> str:
+def _format_cell(cell: Cell, marks: Mapping[str, str]) -> str:
     mark = f"\N{NO-BREAK SPACE}[{marks[cell.note]}]" if cell.note else ""
     gap = " " if cell.spread.startswith(("[", "(")) else ""
     return f"{cell.number}{cell.mark}{gap}{cell.spread.replace('± ', '±')}{mark}"
@@ -165,7 +164,7 @@ def to_markdown(table: Table) -> str:
     return "\n".join([*lines, *(f"{paragraph}\n" for paragraph in paragraphs)])
 
 
-def _format_markdown(cell: TableCell, marks: Mapping[str, str]) -> str:
+def _format_markdown(cell: Cell, marks: Mapping[str, str]) -> str:
     number = _escape(cell.number) if cell.words else cell.number + cell.mark.replace("*", "\\*")
     note = f"<sup>{marks[cell.note]}</sup>" if cell.note else ""
     return " ".join(filter(None, (f"**{number}**" if cell.best else number, cell.spread, note)))

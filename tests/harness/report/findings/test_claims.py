@@ -56,7 +56,16 @@ def test_a_decoder_stands_with_its_best_parameters(tmp_path):
     assert [items[at[0]].mean for items, at in found] == [0.1, 0.8]
 
 
-@pytest.mark.parametrize(("model", "place"), [("docs-s", 1), ("gpt2_large", 7), ("gpt2", 2), ("opt", None)])
+@pytest.mark.parametrize(
+    ("model", "place"),
+    [
+        ("docs-s", ("docs", 1)),
+        ("gpt2_large", ("gpt2", 7)),
+        ("gpt2", ("gpt2", 2)),
+        ("Llama-2-7b-hf", ("llama-2--hf", 7000)),
+        ("opt", None),
+    ],
+)
 def test_size_is_the_last_word_of_a_models_name(model, place):
     assert parse_size(model) == place
 
@@ -152,6 +161,22 @@ def test_claims_about_lengths_sizes_and_temperatures(tmp_path):
     assert said["MAUVE rises with model size"] == (words, "does not hold")  # 0.7 for docs-s, 0.6 for docs-m
     assert found["Precision falls with temperature"] == "holds"
     assert found["Recall rises with temperature"] == "does not hold"
+
+
+def test_claims_about_agreement_and_sizes_told_by_the_number_of_parameters(tmp_path):
+    for rank, model in enumerate(("llama-7b-hf", "llama-13b-hf", "llama-70b-hf", "pythia-12b")):
+        values = {"precision": 0.5, "recall": 0.2 + rank / 10 if rank < 3 else 0.1}
+        lines = [
+            result("model", "knn_precision_recall", values, direction="higher"),
+            result("model", "distinct_n", {"distinct_4": values["recall"] ** 2}),
+            result("model", "self_bleu", {"self_bleu_4": 1 - values["recall"]}),
+        ]
+        write_run(tmp_path, "nucleus", 0, results=lines, model=model)
+    said = measured(tmp_path)
+    words = "Distinct-4 ρ over 4 systems: 1.000; Self-BLEU ρ over 4 systems: -1.000"
+    assert said["Recall rises with Distinct-4 and falls with Self-BLEU"] == (words, "holds")
+    words = "higher in 2 of 2 pairs, e.g. nucleus p=0.95 llama-7b-hf 0.200, llama-13b-hf 0.300; "
+    assert said["Recall rises with model size"][0].startswith(words), "a family of its own has no neighbor"
 
 
 def test_claims_about_rankings(tmp_path):

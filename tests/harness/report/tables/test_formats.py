@@ -169,7 +169,7 @@ def test_numbers_are_aligned_and_a_second_column_follows_only_where_something_do
     lines = format_tabular(lay_out(marked), range(1), range(2))
     assert (lines[0], lines[4]) == (r"\begin{tabular}{@{}ll@{~}l@{}}", r"x & no? & \\")
     cells = GRID.rows[1].cells
-    two = replace(GRID, rows=(GRID.rows[1]._replace(cells=(cells[0], cells[1]._replace(rule="seeds"))),))
+    two = replace(GRID, rows=(GRID.rows[1]._replace(cells=(cells[0], replace(cells[1], rule="seeds"))),))
     (line,) = two.explain_bold()
     assert re.fullmatch(r"Bold in MAUVE: best, .*; bold in PPL \(word level\): nothing, .*\.", line)
 
@@ -311,7 +311,7 @@ def test_the_terminal_shows_warnings_first_and_details_on_demand():
 @pytest.mark.parametrize(
     ("cell", "text"),
     [
-        (make_cell(), ("–", "")), ({"blank": True}, ("", "")), (make_cell(0.001, signed=True), ("0.00", "")),
+        (make_cell(), ("–", "")), (make_cell(blank=True), ("", "")), (make_cell(0.001, signed=True), ("0.00", "")),
         (make_cell(0.5, signed=True), ("+0.50", "")), (make_cell(1.0, 0.5, own_decimals=1), ("1.0", "± 0.5")),
         (make_cell(1.0, 0.5, error=0.25), ("1.00", "± 0.50 (0.25)")), (make_cell(1.0, error=0.25), ("1.00", "(0.25)")),
         (make_cell(0.5, 0.1, error=0.2, interval=(0.4, 0.7)), ("0.50", "[0.40, 0.70]")),

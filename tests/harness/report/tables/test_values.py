@@ -20,7 +20,6 @@ from openended.harness.report.tables import values as value_tables
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import to_markdown
 from openended.harness.report.tables.frame import (
-    FIELDS,
     Note,
     _compare_intervals,
     fill_column,
@@ -440,16 +439,16 @@ def test_a_ceiling_of_as_many_texts_stands_in_its_cell_with_its_spread(tmp_path,
     model = next(i for i in items if i.system == "model")
     column = make_quantity("mauve", "mauve", "MAUVE", "higher", 3, model.signature)
     cells = [value_tables.build_ceiling_cell(i, column) for i in items if i.system == "ceiling"]
-    whole, half = sorted(cells, key=lambda cell: math.isnan(cell["value"]))
-    assert (whole["value"], whole["error"]) == (0.9, 0.02)
-    assert "two disjoint sets of human text against each other (n 100/100)." in whole["note"]
+    whole, half = sorted(cells, key=lambda cell: math.isnan(cell.value))
+    assert (whole.value, whole.error) == (0.9, 0.02)
+    assert "two disjoint sets of human text against each other (n 100/100)." in whole.note
     made = table(tmp_path, allow=("n",))
     assert any("have different prompts" in line for line in made.list_notes("rule")) == mentions_prompts
     assert made.rows[0].cells[0].value == 0.9, "in the human row"
     assert not made.rows[0].cells[0].best
-    assert math.isnan(half["value"])
-    assert half["note"].startswith("No human ceiling with as many texts as the systems (n 100/100).")
-    assert "0.700 at n 50/50" in half["note"]
+    assert math.isnan(half.value)
+    assert half.note.startswith("No human ceiling with as many texts as the systems (n 100/100).")
+    assert "0.700 at n 50/50" in half.note
     assert math.isnan(model.metric_error)
 
 
@@ -476,7 +475,7 @@ def test_the_most_frequent_signature_has_the_column_and_others_say_so(tmp_path):
     assert not (tmp_path / "out" / "index.html").exists()
     item = next(i for i in read_results([tmp_path / "a"]).values if "|k:4" in i.signature)
     cell = value_tables.mark_incomparable(item, replace(item, signature=item.signature.replace("|k:4", "")))
-    assert "k (4, the column has None)" in cell["note"], "a field that one signature lacks is named"
+    assert "k (4, the column has None)" in cell.note, "a field that one signature lacks is named"
 
 
 def by(folder, *words):
@@ -511,10 +510,12 @@ def test_a_distance_has_its_own_decimals(tmp_path):
 def test_intervals_of_the_values_compare_cells_without_one_of_their_own():
     """Errors of 0.1 / 1.96 each, a difference of 0.4: 0.4 · 1.96 / (0.1 · √2) = 5.54 standard errors."""
     sources = {value: SimpleNamespace(interval=(value - 0.1, value + 0.1)) for value in (0.5, 0.9)}
-    cells = [FIELDS | make_cell(value, source=source, direction="higher") for value, source in sources.items()]
+    cells = [make_cell(value, source=source, direction="higher") for value, source in sources.items()]
     expected = math.erfc(0.4 * 1.959964 / (0.1 * math.sqrt(2)) / math.sqrt(2))
     assert _compare_intervals(*cells) == pytest.approx(expected, rel=1e-3)
-    assert math.isnan(_compare_intervals(*(cell | {"gap": True} for cell in cells))), "of the value, not the distance"
+    assert math.isnan(_compare_intervals(*(replace(cell, gap=True) for cell in cells))), (
+        "of the value, not the distance"
+    )
 
 
 @pytest.mark.parametrize("unit", ["fraction", "percent", "×100"])
@@ -594,9 +595,9 @@ def test_the_interval_over_seeds_is_students():
 
     low, high = stats.t.interval(0.95, 3, loc=0.4125, scale=stats.sem(values))
     cell = build_mean_cell(0.4125, values)
-    assert (cell["low"], cell["high"]) == pytest.approx((low, high))
-    assert math.isnan(build_mean_cell(1.0, [1.0])["low"])
-    assert math.isnan(build_mean_cell(1.0, [1.0, 1.0])["low"]), "equal values say nothing about the error"
+    assert (cell.low, cell.high) == pytest.approx((low, high))
+    assert math.isnan(build_mean_cell(1.0, [1.0]).low)
+    assert math.isnan(build_mean_cell(1.0, [1.0, 1.0]).low), "equal values say nothing about the error"
 
 
 def find_best(values, direction, aim=None):
@@ -630,21 +631,21 @@ CELLS = {
 
 def mark(cells, compare=None, direction="higher", aim=None, human=None, signature=""):
     column = make_quantity("metric", "key", "Title", direction, 2, signature, aim=human.mean if human else aim)
-    contents = [cell | {"human": human} for cell in cells.values()]
+    contents = [replace(cell, human=human) for cell in cells.values()]
     marked = mark_best(fill_column(column, contents, ["model"] * len(cells)), compare)
-    return marked[0]["rule"], {name for name, cell in zip(cells, marked, strict=True) if cell["best"]}
+    return marked[0].rule, {name for name, cell in zip(cells, marked, strict=True) if cell.best}
 
 
 def test_tests_decide_then_intervals_then_the_printed_value():
     p_values = {0.1: 0.001, 0.5: 0.2}
-    assert mark(CELLS, lambda cell, _: p_values[cell["value"]]) == ("tests", {"b", "c"})
+    assert mark(CELLS, lambda cell, _: p_values[cell.value]) == ("tests", {"b", "c"})
     # Holm over the three pairs: 3 * 0.02 = 0.06 is not below 0.05, 3 * 0.016 = 0.048 is, 2 * 0.024 too.
-    assert mark(CELLS, lambda cell, _: {0.1: 0.02, 0.5: 0.04}[cell["value"]]) == ("tests", {"a", "b", "c"})
-    assert mark(CELLS, lambda cell, _: {0.1: 0.016, 0.5: 0.024}[cell["value"]]) == ("tests", {"c"})
+    assert mark(CELLS, lambda cell, _: {0.1: 0.02, 0.5: 0.04}[cell.value]) == ("tests", {"a", "b", "c"})
+    assert mark(CELLS, lambda cell, _: {0.1: 0.016, 0.5: 0.024}[cell.value]) == ("tests", {"c"})
     assert mark(CELLS, lambda *_: math.nan) == ("intervals", {"b", "c"})
     one_untested = {0.1: 0.001, 0.5: math.nan}  # what cannot be tested is not separated
-    assert mark(CELLS, lambda cell, _: one_untested[cell["value"]]) == ("tests", {"b", "c"})
-    assert mark({name: make_cell(cell["value"]) for name, cell in CELLS.items()}, lambda *_: math.nan) == (
+    assert mark(CELLS, lambda cell, _: one_untested[cell.value]) == ("tests", {"b", "c"})
+    assert mark({name: make_cell(cell.value) for name, cell in CELLS.items()}, lambda *_: math.nan) == (
         "printed",
         {"c"},
     )
@@ -706,7 +707,7 @@ def test_intervals_far_from_95_percent_are_named_with_their_coverage_at_the_near
     for texts, nearest in ((120, 100), (250, 300), (5000, 300)):
         signature = f"self_bleu|n:{texts}"
         shown = [
-            [make_quantity(*names, signature=signature) | {"interval": interval}]
+            [make_cell(**make_quantity(*names, signature=signature), shows_interval=interval)]
             for *names, interval in (("self_bleu", "self_bleu_1", "Self-BLEU-1", True),
                 ("entropy", "text_entropy_1", "Entropy-1", True), ("self_bleu", "self_bleu_1", "hidden", False))
         ]  # fmt: skip
