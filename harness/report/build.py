@@ -38,9 +38,6 @@ class Report:
     folder: Path
     tables: tuple[Table, ...]
     paths: tuple[Path, ...]  # all files written, in the order tables, figures, frame, page
-    runs: int
-    superseded: int
-    left_out: int  # number of runs whose records are lost or damaged
     results: Results = field(repr=False, compare=False)
     """What the report was built from, or the runs of both reports side by side."""
     failed: bool = False
@@ -68,9 +65,10 @@ class Report:
 
     def lines(self) -> list[str]:
         """Return lines with the paths of the files, one per kind, and the number of runs."""
-        counts = [f"{self.runs} {'run' if self.runs == 1 else 'runs'}"] if self.runs else []
-        counts += [f"values superseded by newer runs: {self.superseded}"] if self.superseded else []
-        counts += [f"{self.left_out} left out: record lost or damaged"] if self.left_out else []
+        runs, superseded, left_out = len(self.results.runs), self.results.superseded, len(self.results.left_out)
+        counts = [f"{runs} {'run' if runs == 1 else 'runs'}"] if runs else []
+        counts += [f"values superseded by newer runs: {superseded}"] if superseded else []
+        counts += [f"{left_out} left out: record lost or damaged"] if left_out else []
         pages = [path for path in self.paths if path.suffix == ".html"]
         figures = [path.stem for path in self.paths if path.suffix == ".png"]
         names = ", ".join(table.name for table in self.tables)
@@ -203,8 +201,7 @@ def write_report(
         files = (write_table(table, fresh / "tables", report) for table in tables)
         written = [*(path for paths in files for path in paths), *write_rest(fresh)]
     paths = tuple(folder / path.relative_to(fresh) for path in written)
-    counts = len(results.runs), results.superseded, len(results.left_out)
-    return Report(folder, tuple(tables), paths, *counts, results=results)
+    return Report(folder, tuple(tables), paths, results)
 
 
 def compare_scores(

@@ -133,7 +133,9 @@ def mark_bold(results: Results, *, tests: bool = True) -> list[bool]:
     """Return which systems are bold, with or without paired tests."""
 
     def test(cell: Cell, best: Cell) -> float:
-        return compute_equality_p_value(results, results.values, cell["source"], best["source"]) if tests else math.nan
+        if not tests or cell.source is None or best.source is None:
+            return math.nan
+        return compute_equality_p_value(results, results.values, cell.source, best.source)
 
     return [cell.best for cell in mark_best(build_column(results), test)]
 

@@ -25,11 +25,11 @@ Extent = dict[str, list[float]]
 
 
 def describe_plot(plot: Plot, declaration: Declaration, styles: SystemStyles) -> dict[str, Any] | None:
-    """Return the panels of a plot as a page draws them; None if it contains more than points and lines."""
+    """Return the panels of a plot and its note as a page draws them; None if it contains more than points and lines."""
     panels = style_panels(plot, declaration.change(plot.changes), styles)
     if any(series.mark not in MARKS for panel in panels for series in panel.series):
         return None
-    return {"panels": list(map(_describe_panel, panels))}
+    return {"panels": list(map(_describe_panel, panels))} | ({"note": plot.note} if plot.note else {})
 
 
 def _describe_panel(panel: Panel) -> dict[str, Any]:

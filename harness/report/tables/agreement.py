@@ -101,11 +101,11 @@ def build_correlation_frames(part: TablePart, layout: Layout) -> list[Frame]:
                 if pair in scores and pair != target:
                     both = zip(scores[pair], scores[target], strict=True)
                     cell = correlate(both, test=layout.stars, signed=layout.stars)
-                place: dict[str, Any] = {
+                fields: dict[str, Any] = {
                     "axes": {"metric": ".".join(pair), **where}, "labels": {"metric": titles[pair], "target": name},
                     "typed": {"metric": pair[0], "target": target[0]}, "role": "metric" if pair in pairs else "summary",
                 }  # fmt: skip
-                cells.append(replace(cell, **quantity, **place))
+                cells.append(replace(cell, **quantity, **fields))
             others = [scores[pair] for pair in [*pairs, *criteria] if pair in scores and pair != target]
             counts |= {int(np.isfinite(np.add(other, scores[target])).sum()) for other in others} - {0, 1, 2}
     sizes = " to ".join(map(str, sorted({min(counts, default=0), max(counts, default=0)})))

@@ -193,10 +193,10 @@ def fill_column(quantity: Quantity | str, contents: Iterable[Any], roles: Sequen
     quantity = make_quantity("", quantity, quantity) if isinstance(quantity, str) else quantity
     cells = []
     for content, role in zip(contents, roles, strict=True):
-        own = to_cell(content)
-        aim = own.aim if math.isfinite(own.aim) else quantity["aim"]
-        typed = {**quantity.get("typed", {}), **own.typed}
-        cells.append(replace(own, **{**quantity, "aim": aim, "typed": typed, "role": role}))
+        cell = to_cell(content)
+        aim = cell.aim if math.isfinite(cell.aim) else quantity["aim"]
+        typed = {**quantity.get("typed", {}), **cell.typed}
+        cells.append(replace(cell, **{**quantity, "aim": aim, "typed": typed, "role": role}))
     decimals = quantity["decimals"]
     decimals = choose_column_decimals(cells) if math.isnan(decimals) else decimals
     shows_interval = any(cell.interval for cell in cells)

@@ -108,17 +108,17 @@ class _ValueFrame:
             a for a in (*layout.rows, *layout.columns) if a in self.names and a not in layout.list_compared_apart()
         ]
         titles = {axis: measured.label_axis(firsts, axis) for axis in printed}
-        places: list[tuple[dict[str, str], Mapping[str, str], int]]  # axes, also as typed, and number of seeds of a row
-        places = [({"system": label}, {}, 0) for label, _ in humans]
+        rows: list[tuple[dict[str, str], Mapping[str, str], int]]  # axes, also as typed, and number of seeds
+        rows = [({"system": label}, {}, 0) for label, _ in humans]
         for at, (key, items) in enumerate(self.rows.items()):
             axes = {"system": labels[key]} | {axis: titles[axis][at] for axis in printed}
-            places.append((axes, items[0].axes, max(i.seeds for i in items)))
+            rows.append((axes, items[0].axes, max(i.seeds for i in items)))
         roles = ["human"] * len(humans) + ["model"] * len(self.rows)
         columns = [
             mark_best(fill_column(quantity, [*(c[at] for _, c in humans), *contents], roles), self.compare)
             for at, (quantity, contents, _) in enumerate(built)
         ]
-        for cell, (axes, typed, seeds) in (both for cells in columns for both in zip(cells, places, strict=True)):
+        for cell, (axes, typed, seeds) in (both for cells in columns for both in zip(cells, rows, strict=True)):
             cell.axes, cell.typed, cell.seeds = {**cell.axes, **axes}, {**typed, **cell.typed}, seeds
 
         def label(item: SystemValue) -> str:

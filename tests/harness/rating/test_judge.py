@@ -313,9 +313,9 @@ def test_the_summary_says_what_people_would_give(tmp_path, kind):
     judged = [row for row in rows if row["rater"] == "judge:m"]
     write_judgments(people, [row for row in rows if row["rater"] != "judge:m"], list(rows[0]))
     frame = build_study_correction_frame(judged, people, ["x", "y"])
-    values = [*frame.data["value"]]
+    values = [cell.value for cell in frame.cells]
     assert values[0] > values[1]  # the judge alone says the opposite of ratings
-    assert ((frame.data["low"] < values) & (values < frame.data["high"])).all()
+    assert all(cell.low < cell.value < cell.high for cell in frame.cells)
     if kind == "ratings":
         assert values == pytest.approx([4, 3], abs=0.3)
     (remark,) = map(str, frame.notes)

@@ -5,6 +5,7 @@ const MARGINS = { left: 62, right: 12, top: 26, bottom: 46 };
 const SEVERAL = { width: 400, height: 280 }; // pixels of one of several panels
 const SINGLE = { width: 560, height: 380 };
 const FONT_SIZE = 11;
+const LINE = 15; // pixels from a line of text to the next
 const MAX_DISTANCE = 26; // pixels around a point
 const DASHES = { "--": "6 4", "-.": "7 3 2 3", ":": "2 3" };
 
@@ -31,7 +32,8 @@ function drawFigure(figure, content) {
   const size = content.panels.length > 1 ? SEVERAL : SINGLE;
   const panels = createElement("div", { class: "panels" }, ...content.panels.map((panel) => drawPanel(panel, size, tip)));
   const still = createElement("details", { class: "still" }, createElement("summary", {}, "Static picture"));
-  picture.before(panels, createLegend(content, panels), tip, still);
+  const notes = content.note ? [createElement("p", { class: "foot" }, content.note)] : [];
+  picture.before(panels, createLegend(content, panels), ...notes, tip, still);
   still.append(picture);
 }
 
@@ -58,7 +60,7 @@ const clips = { count: 0 };
 
 function drawPanel(panel, size, tip) {
   const widest = Math.max(0, ...panel.y.ticks.map(([, text]) => measureWidth(shorten(text))));
-  const left = Math.max(MARGINS.left, widest + (panel.y.label ? 26 : 12));
+  const left = Math.max(MARGINS.left, widest + (panel.y.label ? 11 + LINE * panel.y.label.split("\n").length : 12));
   const [right, top, bottom] = [size.width - MARGINS.right, MARGINS.top, size.height - MARGINS.bottom];
   const scales = { x: createScale(panel.x, left, right), y: createScale(panel.y, bottom, top) };
   const label = [panel.title, panel.x.label && `${panel.x.label} across`, panel.y.label && `${panel.y.label} up`].filter(Boolean).join(", ");
@@ -104,8 +106,9 @@ function drawAxes(svg, panel, { x, y, left, right, top, bottom, height }) {
   const center = (left + right) / 2;
   svg.append(createText(panel.title.replaceAll("\n", " · "), { x: center, y: 15, "text-anchor": "middle", "font-weight": 600 }));
   svg.append(createText(panel.x.label.replaceAll("\n", " "), { x: center, y: height - 8, "text-anchor": "middle" }));
-  const label = panel.y.label.replaceAll("\n", " ");
-  if (label) svg.append(createText(label, { x: 0, y: 0, transform: `translate(13 ${(top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }));
+  for (const [at, line] of (panel.y.label ? panel.y.label.split("\n") : []).entries()) {
+    svg.append(createText(line, { x: 0, y: 0, transform: `translate(${13 + LINE * at} ${(top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }));
+  }
 }
 
 const formatPath = (points, x, y) => points.map(([a, b], at) => `${at ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");

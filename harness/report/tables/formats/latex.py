@@ -21,7 +21,7 @@ LINES = 52  # per page at \footnotesize
 COLUMN, PAGE = 219.0, 455.0  # points of a column of a two-column article (ACL), and of its page
 MAX_LISTED_CELLS = 3  # in a comment
 MARGIN = 1.03  # of estimated widths
-SMALL, BOLD = 0.88, 1.15  # width factors of \scriptsize (uncertainties, wide tables) and of bold values
+SMALL, BOLD = 0.94, 1.15  # width factors of \scriptsize (uncertainties, wide tables), as measured, and of bold values
 FONTS = {1.0: r"\footnotesize", SMALL: r"\scriptsize"}
 UNICODE = "% Needs XeLaTeX or LuaLaTeX with \\usepackage{{fontspec}} and a font (\\setmainfont) that has the letters {}"
 LEAST_SCALE = 0.85  # of a table that is scaled down
@@ -67,7 +67,8 @@ class GridColumn:
     type: str
     head: str
     cells: tuple[str, ...]
-    points: float  # estimated width with the space around it
+    points: float  # estimated width of what has the letters of the table
+    fixed: float  # and of the rest: uncertainties, wrapped words and the space around
     over: tuple[str, ...] = ()  # outer levels of the heading, shared by neighbors
     width: int = 1  # columns of the tabular that it spans
 
@@ -81,12 +82,21 @@ class Grid:
     columns: tuple[GridColumn, ...]
     rules: tuple[bool, ...]  # whether a line is drawn above each row
     spans: tuple[bool, ...]  # whether the label of a row spans all columns
-    label_points: float  # estimated width of the row labels with the space around them
+    label_points: float  # estimated width of the row labels
+    label_fixed: float  # and of wrapped ones and the space around
     label_types: str  # column types of the row labels
 
-    def measure(self, columns: range) -> float:
-        """Return the estimated width of the row labels and some columns."""
-        return MARGIN * (self.label_points + sum(self.columns[i].points for i in columns))
+    def measure(self, columns: range, size: float = 1.0) -> float:
+        """Return the estimated width of the row labels and some columns in letters of a size, of `FONTS`."""
+        part = [self.columns[i] for i in columns]
+        widths = [size * column.points + column.fixed for column in part]
+        for level in reversed(range(max((len(column.over) for column in part), default=0))):
+            start = 0
+            for over, members in itertools.groupby(part, key=lambda column: column.over[: level + 1]):
+                end, heading = start + len(list(members)), size * estimate_points(over[level]) + 2 * SEP
+                widths[end - 1] += max(heading - sum(widths[start:end]), 0.0)
+                start = end
+        return MARGIN * (size * self.label_points + self.label_fixed + sum(widths))
 
 
 def to_latex(table: Table, label: str = "") -> str:
@@ -107,7 +117,7 @@ def to_latex(table: Table, label: str = "") -> str:
     for at, (rows, columns) in enumerate(floats):
         caption = f"{table.title}, continued." if at else _write_caption(table)
         tabular = format_tabular(grid, columns, rows)
-        if grid.measure(columns) * size > width + 2 * SEP:
+        if grid.measure(columns, size) > width + 2 * SEP:
             tabular = [r"\resizebox{\linewidth}{!}{%", *tabular[:-1], rf"{tabular[-1]}}}"]
         lines += [
             rf"\begin{{{environment}}}[tp]",
@@ -137,10 +147,11 @@ def _choose_form(table: Table) -> tuple[Grid, list[range], float, float]:
             whole = range(len(grid.columns))
             for width, size, scale in forms:
                 # The outer columns have no space beyond the line.
-                if width <= page and grid.measure(whole) * size * scale <= width + 2 * SEP:
+                if width <= page and grid.measure(whole, size) * scale <= width + 2 * SEP:
                     return grid, [whole], width, size
     room = (page + 2 * SEP) / MARGIN
-    choices = [(g, split_widths([c.points for c in g.columns], g.label_points, room)) for g in grids]
+    widths = [([c.points + c.fixed for c in grid.columns], grid.label_points + grid.label_fixed) for grid in grids]
+    choices = [(grid, split_widths(*each, room)) for grid, each in zip(grids, widths, strict=True)]
     fitting = [(g, parts) for g, parts in choices if all(g.measure(part) <= page + 2 * SEP for part in parts)]
     grid, parts = min(fitting or choices[:1], key=lambda choice: len(choice[1]))
     return grid, parts, page, 1.0
@@ -209,10 +220,11 @@ def lay_out(table: Table) -> Grid:
         tuple(t if at <= TEXT else t.replace(r"\_", r"\_\allowbreak{}") for at, t in zip(points, row, strict=True))
         for row in labels
     ]
-    widths = sum(min(each, TEXT) + 2 * SEP for each in points)
+    wide = [each for each in points if each > TEXT]
+    fixed = TEXT * len(wide) + 2 * SEP * len(points)
     rules = tuple(row.rule for row in table.rows)
     spans = tuple(not is_visible for is_visible in visible)
-    return Grid(tuple(map(escape, heads)), tuple(labels), columns, rules, spans, widths, types)
+    return Grid(tuple(map(escape, heads)), tuple(labels), columns, rules, spans, sum(points) - sum(wide), fixed, types)
 
 
 def _format_head(column: Column) -> tuple[list[str], float]:
@@ -270,7 +282,8 @@ def _format_column(table: Table, at: int) -> GridColumn:
     formats = [digits] if is_aligned else numbers  # numbers of several quantities have no common format
     number_points = max(map(estimate_points, formats), default=0.0) * (BOLD if any(is_bold) else 1)
     longest, tail_points = max(map(estimate_points, words), default=0.0), max(widths)
-    points = max(number_points, min(longest, PROSE)) + (tail_points + THIN if tail_points else 0.0)
+    fixed = (PROSE if longest > PROSE else 0.0) + (tail_points + THIN if tail_points else 0.0)
+    points = max(head_points - fixed, number_points, longest if longest <= PROSE else 0.0)
     has_tail, has_words = (
         is_aligned and any(tails),
         any(len(escape(text)) > len("--") for text in words if text != "n/a"),
@@ -297,7 +310,7 @@ def _format_column(table: Table, at: int) -> GridColumn:
         texts.append(f"{aligned} & {tail}".rstrip() if has_tail else aligned)
     head = lines[0] if len(lines) == 1 else r"\shortstack{" + r" \\ ".join(lines) + "}"
     head = rf"\multicolumn{{2}}{{c}}{{{head}}}" if has_tail else f"{{{head}}}"
-    return GridColumn(kind, head, tuple(texts), max(head_points, points) + 2 * SEP, column.levels[:-1], 1 + has_tail)
+    return GridColumn(kind, head, tuple(texts), points, fixed + 2 * SEP, column.levels[:-1], 1 + has_tail)
 
 
 def format_tabular(grid: Grid, columns: range, rows: range) -> list[str]:

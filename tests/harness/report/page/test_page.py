@@ -127,7 +127,7 @@ def test_each_level_of_labels_and_headings_stands_by_itself(tmp_path):
     assert '<th scope="col">Size</th><th scope="col">Decoding</th>' in page
     assert '<th scope="row">xl</th><th scope="row">Top-5</th>' in page
     assert 'data-lead="2"' in page
-    assert ">GPT-2 <br>Small</th>" in page
+    assert ">GPT-\u20602 <br>Small</th>" in page, "no break after a hyphen"
 
 
 @pytest.fixture(scope="module")
