@@ -103,7 +103,7 @@ class Evaluation:
 
     def to_pandas(self, *, all: bool = False) -> "pd.DataFrame":  # noqa: A002 - what a reader tries first
         """Return one row per value: system, metric, key, value and its 95 % interval (low, high)."""
-        frame = results.read_results(self.folders).frame.drop(columns=results.INTERNAL)
+        frame = results.read_results(self.folders).frame
         if all:
             return frame
         names = frame["model_title"].where(frame["system"] == "model", frame["system"])

@@ -68,7 +68,7 @@ def read_study_texts(
         name = " ".join(filter(None, (axes[axis] for axis in by))) or system.name
         if name in texts:
             raise SpecError(f"--by {','.join(by)}: two systems are called {name!r}; add an axis in which they differ")
-        run = results.runs[system.items[0].sources[0][0]]
+        run = system.items[0].sources[0][0]
         record = storage.read_record(run.folder)
         texts_ids[name], runs[name] = identify_texts(record.spec, record.axes), str(run.folder.resolve())
         for player, stages in ((core.HUMAN, ("human",)), (name, MODEL_STAGES)):

@@ -148,7 +148,7 @@ def build_report(
 
         frames = [comparison.build_comparison(results, reference) for reference in compare]
         frames += comparison.build_significance_frames(results, baseline) if baseline is not None else []
-    metrics = set(results.frame["metric"])
+    metrics = {row.metric for row in results.rows}
     if unmeasured := [name for name in required_metrics if name.partition(".")[0] not in metrics]:
         names = ", ".join(sorted(metrics))
         raise SpecError(f"metrics: no run measures {', '.join(unmeasured)}; measured: {names}")
@@ -229,8 +229,7 @@ def compare_scores(
         return
     from openended.harness.report.page.page import write_page
 
-    frame = measured.build_frame((), ())
-    results = Results(frame, (), (), 0)
+    results = Results((), (), {}, 0)
     report = write_report(results, tables, out, lambda folder: write_page(results, tables, [], folder / "report.html"))
     for line in report.lines():
         console.print(line, soft_wrap=True, markup=False, highlight=False)
@@ -271,7 +270,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
 
     If all lack it, raise, unless these runs have no value at all: then there is no table.
     """
-    layout.check_metrics(set(results.frame["metric"]))
+    layout.check_metrics({row.metric for row in results.rows})
     tables: list[Table] = []
     lacking: dict[str, DataError] = {}
     built: list[tuple[selection.TablePart, list[Frame]]] = []

@@ -28,11 +28,11 @@ def build_side_by_side(
     if names[0] == names[1]:
         names = [f"A {names[0]}", f"B {names[1]}"]
     first, second = (measured.read_results(folders, where) for folders in paths)
-    joined, later = measured.join_results(first, second)
+    joined = measured.join_results(first, second)
     batches = {note for run in joined.runs for note in run.notes if note.startswith(BATCH_REMARK)}
     if len(batches) > 1:
         _log.warning("texts may differ by their batches alone: %s", "; ".join(sorted(batches)))
-    frames = [_build_settings_frame(names, first, second), _build_number_frame(names, first.values, later)]
+    frames = [_build_settings_frame(names, first, second), _build_number_frame(names, first.values, second.values)]
     tables = build_tables(frames)
 
     def write_page_of_both(folder: Path) -> list[Path]:

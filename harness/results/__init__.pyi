@@ -1,7 +1,5 @@
 from .frame import (
-    FIXED as FIXED,
     Results as Results,
-    build_frame as build_frame,
     check_axes as check_axes,
     count_prompts as count_prompts,
     filter_results as filter_results,
@@ -58,7 +56,7 @@ from .systems import (
     CHECKPOINT_AXES as CHECKPOINT_AXES,
     CREATED as CREATED,
     FACTS as FACTS,
-    INTERNAL as INTERNAL,
+    FIXED as FIXED,
     NUM_EXAMPLES as NUM_EXAMPLES,
     SIZE_AXES as SIZE_AXES,
     STAGE as STAGE,

@@ -1,4 +1,4 @@
-"""The tidy data frame of a set of runs (one row per value, without duplicates), their arrays and intervals."""
+"""The values of a set of runs (one row per value, without duplicates), their files, arrays and intervals."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from openended.harness import core
 from openended.harness.core import DataError, SpecError, escape_controls, escape_csv_cell, parse_signature, suggest
 from openended.harness.results import systems
 from openended.harness.results.runs import ROW_FILES, Run, locate_verified_file, read_runs, serialize_axes
-from openended.harness.results.systems import INTERNAL, SystemValue, describes_human_side, format_axis_value
+from openended.harness.results.systems import FIXED, RunValue, SystemValue, describes_human_side, format_axis_value
 from openended.harness.storage import RowFile
 
 if TYPE_CHECKING:
@@ -23,21 +23,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ARRAYS = "arrays.safetensors"
-FIXED = tuple(
-    "run experiment system model_title decoder_title setting metric key title value sd low high primary status reason "
-    "n_human n_model signature family direction resampling invented artifact".split()
-)
-"""Columns of the frame that are not axes, in the order of the exported files."""
 _DIGEST = b"openended.digest"  # in the metadata of a Parquet file
+_DTYPES: Mapping[type, Any] = {int: "Int64", float: "float64", bool: "boolean", str: object}  # of pandas; with nulls
 
 
 @dataclass(frozen=True)
 class Results:
     """All values of a set of runs and the records they come from."""
 
-    frame: "pd.DataFrame"  # one row per value; columns `FIXED`, then the axes
+    rows: tuple[RunValue, ...]
     runs: tuple[Run, ...]
-    axes: tuple[str, ...]  # the columns of the frame that are axes
+    axes: Mapping[str, type]  # name, in the order of columns → type of the values of all runs
     superseded: int  # number of values skipped because a newer run has the same axes and signature
     damaged: dict[str, str] = field(default_factory=dict)  # skipped artifact → what is wrong with it
     left_out: Mapping[str, str] = field(default_factory=dict)  # run folder → what is wrong with its record, or lost
@@ -46,11 +42,20 @@ class Results:
     _arrays: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @cached_property
+    def frame(self) -> "pd.DataFrame":
+        """One row per value; columns `FIXED`, then the axes."""
+        import pandas as pd
+
+        types = {**FIXED, **self.axes}
+        cells = {name: [row.get(name) for row in self.rows] for name in types}
+        return pd.DataFrame({name: pd.Series(cells[name], dtype=_DTYPES[kind]) for name, kind in types.items()})
+
+    @cached_property
     def values(self) -> list[SystemValue]:
-        """All values, aggregated over seeds, in the order of the frame."""
+        """All values, aggregated over seeds, in the order of the rows."""
         newest = sorted(self.runs, key=lambda run: run.created, reverse=True)
         typed = systems.rank_typed_values(dict.fromkeys(run.command for run in newest))
-        return systems.fold_seeds(self.frame, self.axes, typed)
+        return systems.fold_seeds(self.rows, self.axes, typed)
 
     def remarks(self) -> tuple[str, ...]:
         """Return the remark on runs that were left out; empty if there are none."""
@@ -61,15 +66,14 @@ class Results:
         what = "1 run whose record is" if len(names) == 1 else f"{len(names)} runs whose records are"
         return (f"Left out: {what} lost or damaged ({some}); the same command writes them again.",)
 
-    def arrays(self, at: int, artifact: str | None) -> Mapping[str, Any]:
+    def arrays(self, run: Run, artifact: str | None) -> Mapping[str, Any]:
         """Load the arrays that a metric stored (`arrays/<name>`, `per_example/<name>`); empty if they are missing."""
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
-        store = self.runs[at].store
-        key = f"{store}/{artifact}"
+        key = f"{run.store}/{artifact}"
         if key not in self._arrays:
-            path = locate_verified_file(store, artifact, ARRAYS, self.damaged)
+            path = locate_verified_file(run.store, artifact, ARRAYS, self.damaged)
             try:
                 self._arrays[key] = load_file(path) if path is not None else {}
             except (OSError, SafetensorError) as err:
@@ -100,13 +104,26 @@ def read_results(
     runs = [run for run in runs if run.experiment in experiments] or runs
     if by_day:
         runs = [replace(run, axes={**run.axes, systems.CREATED: run.created[:10]}) for run in runs]
-    rows, superseded = list_rows(runs)
-    axes = systems.order_axes(name for run in runs for name in run.axes)
-    results = Results(build_frame(rows, axes), tuple(runs), axes, superseded, left_out=left_out)
+    names = systems.order_axes(name for run in runs for name in run.axes)
+    axes = {name: find_common_type(run.axes.get(name) for run in runs) for name in names}
+    rows, superseded = list_rows(runs, axes)
+    results = Results(tuple(rows), tuple(runs), axes, superseded, left_out=left_out)
     return filter_results(results, where) if where else results
 
 
-def list_rows(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
+def find_common_type(values: Iterable[Any]) -> type:
+    """Return the type of a column: whole numbers with others become floats, other mixed types text.
+
+    >>> find_common_type([1, None]), find_common_type([1, 0.5]), find_common_type([1, "none"])
+    (<class 'int'>, <class 'float'>, <class 'str'>)
+    """
+    kinds = {type(value) for value in values if value is not None}
+    if kinds in ({int}, {bool}):
+        return kinds.pop()
+    return float if kinds and kinds <= {int, float} else str
+
+
+def list_rows(runs: Sequence[Run], axes: Mapping[str, type]) -> tuple[list[RunValue], int]:
     """Return one row per value, and the number of older values that were skipped.
 
     Among runs with the same axes and signature, the newest counts. Human values appear once per human side and
@@ -114,38 +131,38 @@ def list_rows(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
     has them, so that the order in which the jobs of a grid finish does not matter.
     """
 
-    def get_rank(at: int) -> tuple[bool, str, str]:
-        return not runs[at].archive, runs[at].created, runs[at].folder.name
+    def get_rank(run: Run) -> tuple[bool, str, str]:
+        return not run.archive, run.created, run.folder.name
 
     newest: set[tuple[str, ...]] = set()
-    superseded: set[tuple[int, str]] = set()
-    for at in sorted(range(len(runs)), key=get_rank, reverse=True):
-        for result in (r for r in runs[at].results if r.system == "model"):
-            key = serialize_axes(runs[at].axes), result.metric, result.signature
+    superseded: set[tuple[Run, str]] = set()
+    for run in sorted(runs, key=get_rank, reverse=True):
+        for result in (r for r in run.results if r.system == "model"):
+            key = serialize_axes(run.axes), result.metric, result.signature
             if key in newest:
-                superseded.add((at, result.metric))
+                superseded.add((run, result.metric))
             newest.add(key)
-    rows: list[dict[str, Any]] = []
-    humans: dict[tuple[str, ...], list[tuple[int, core.MetricResult, str]]] = {}
-    for at, run in enumerate(runs):
-        for result in (r for r in run.results if (at, r.metric) not in superseded):  # skips its human values too
+    rows: list[RunValue] = []
+    humans: dict[tuple[str, ...], list[tuple[Run, core.MetricResult, str]]] = {}
+    for run in runs:
+        for result in (r for r in run.results if (run, r.metric) not in superseded):  # skips its human values too
             if result.system == "model":
-                rows += _iterate_rows(run, at, result)
+                rows += _iterate_rows(run, result, axes)
                 continue
             side = serialize_axes({k: v for k, v in run.axes.items() if describes_human_side(k)})
             values = json.dumps(dict(result.values), sort_keys=True)  # as text, NaN equals NaN
             identity = (side, result.system, result.metric, result.signature)
-            humans.setdefault(identity, []).append((at, result, values))
+            humans.setdefault(identity, []).append((run, result, values))
     count = len(superseded)
     for shared in humans.values():
         _, _, current = max(shared, key=lambda entry: get_rank(entry[0]))
-        at, result, _ = next(entry for entry in shared if entry[2] == current)
-        rows += _iterate_rows(runs[at], at, result)
+        run, result, _ = next(entry for entry in shared if entry[2] == current)
+        rows += _iterate_rows(run, result, axes)
         count += sum(entry[2] != current for entry in shared)
     return rows, count
 
 
-def _iterate_rows(run: Run, at: int, result: core.MetricResult) -> Iterator[dict[str, Any]]:
+def _iterate_rows(run: Run, result: core.MetricResult, types: Mapping[str, type]) -> Iterator[RunValue]:
     is_model = result.system == "model"
     axes = {k: v for k, v in run.axes.items() if is_model or describes_human_side(k)}
     setting = serialize_axes({k: v for k, v in axes.items() if k != "seed"})
@@ -153,45 +170,28 @@ def _iterate_rows(run: Run, at: int, result: core.MetricResult) -> Iterator[dict
         **{name: getattr(result, name) for name in ("system", "metric", "status", "n_human", "n_model", "signature")},
         **{name: getattr(result, name) for name in ("family", "resampling", "invented", "artifact")},
         **{f"{r}_title": (run.titles[r] or str(axes.get(r) or "")) if is_model else "" for r in ("model", "decoder")},
-        INTERNAL: at, "run": run.name, "experiment": run.experiment,
+        "source": run, "run": run.name, "experiment": run.experiment,
         "setting": hashlib.sha256(setting.encode()).hexdigest()[:12], "reason": "; ".join(result.notes),
-        **axes,
+        "axes": {name: types[name](value) for name, value in axes.items() if value is not None},
     }  # fmt: skip
     who = parse_signature(result.signature).get("raters")  # shown in every column title: LLM judge or simulated raters
     for key, value in (result.values or {result.primary: math.nan}).items():
         interval = result.intervals.get(key, {})
-        yield shared | {
-            "key": key, "title": (result.titles.get(key) or key) + (f" ({who})" if who else ""), "value": value,
-            "sd": result.sd.get(key, math.nan), "low": interval.get("low", math.nan),
-            "high": interval.get("high", math.nan), "primary": key == result.primary,
-            "direction": result.directions.get(key) or result.direction,
-        }  # fmt: skip
-
-
-def build_frame(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> "pd.DataFrame":
-    """Build the frame with columns `FIXED`, the axes and `INTERNAL`, each of one type."""
-    import pandas as pd
-
-    columns: dict[str, pd.Series[Any]] = {}
-    for name in (*FIXED, *axes, INTERNAL):
-        values = [row.get(name) for row in rows]
-        kinds = {type(v) for v in values if v is not None}
-        if kinds == {int}:  # whole numbers stay whole despite missing values
-            columns[name] = pd.Series(values, dtype="Int64")
-        elif kinds and kinds <= {int, float}:
-            columns[name] = pd.Series([math.nan if v is None else float(v) for v in values])
-        elif kinds == {bool}:
-            columns[name] = pd.Series(values, dtype="boolean")
-        else:  # mixed types become text
-            columns[name] = pd.Series([None if v is None else str(v) for v in values], dtype=object)
-    return pd.DataFrame(columns)
+        low, high = (math.nan if (end := interval.get(name)) is None else end for name in ("low", "high"))
+        yield RunValue(
+            **shared,
+            key=key, title=(result.titles.get(key) or key) + (f" ({who})" if who else ""), value=value,
+            sd=result.sd.get(key, math.nan), low=low, high=high,
+            primary=key == result.primary, direction=result.directions.get(key) or result.direction,
+        )  # fmt: skip
 
 
 def check_axes(results: Results, names: Iterable[str]) -> None:
     """Raise `DataError` if the runs have no axis and no column of one of these names."""
+    columns = [*results.axes, *FIXED]
     for name in names:
-        if name not in results.frame.columns:
-            raise DataError(f"no axis {name!r} in these runs{suggest(name, [*results.axes, *FIXED])}")
+        if name not in columns:
+            raise DataError(f"no axis {name!r} in these runs{suggest(name, columns)}")
 
 
 def filter_results(results: Results, where: Mapping[str, str], *, every: bool = False) -> Results:
@@ -201,34 +201,34 @@ def filter_results(results: Results, where: Mapping[str, str], *, every: bool = 
         DataError: If a column or an option of a metric is unknown or no value matches; with `every`, if one of several
             accepted values matches none.
     """
-    frame = results.frame
+    rows = list(results.rows)
     for name, accepted in where.items():
         values = set(str(accepted).split("|"))
         metric, _, option = name.partition(".")
-        if name not in frame.columns and option and (frame["metric"] == metric).any():
-            others = frame["metric"] != metric
-            fields = frame["signature"].map(parse_signature)
-            names = set().union(*fields[~others]) - {"metric"}
+        if name not in results.axes and option and any(row.metric == metric for row in rows):
+            fields = {row.signature: parse_signature(row.signature) for row in rows if row.metric == metric}
+            names = set().union(*fields.values()) - {"metric"}
             if option not in names:
                 raise DataError(f"no option {option!r} of {metric} in these runs{suggest(option, names)}")
-            frame = frame[others | fields.map(dict).str.get(option).isin(values)]
+            rows = [row for row in rows if row.metric != metric or fields[row.signature].get(option) in values]
             continue
         check_axes(results, [name])
-        cells = results.frame[name].map(format_axis_value)
-        if every and len(values) > 1 and (absent := values - set(cells)):
-            listed = ", ".join(sorted(set(cells) - {""}))
-            raise DataError(f"no value matches {name}={min(absent)}; {name} is {listed}")
-        keep = frame[name].map(format_axis_value).isin(values)
-        if name in results.axes and not describes_human_side(name):
-            keep |= frame["system"] != "model"
-        frame = frame[keep]
-    if not (frame["system"] == "model").any():
-        models = results.frame[results.frame["system"] == "model"]
-        choices = {k: sorted(set(models[k].map(format_axis_value)) - {""}) for k in where if k in models}
+        cells = {format_axis_value(row.get(name)) for row in results.rows}
+        if every and len(values) > 1 and (absent := values - cells):
+            raise DataError(f"no value matches {name}={min(absent)}; {name} is {', '.join(sorted(cells - {''}))}")
+        keeps_human = name in results.axes and not describes_human_side(name)
+        rows = [
+            row for row in rows
+            if format_axis_value(row.get(name)) in values or (keeps_human and row.system != "model")
+        ]  # fmt: skip
+    if not any(row.system == "model" for row in rows):
+        models = [row for row in results.rows if row.system == "model"]
+        known = [name for name in where if name in results.axes or name in FIXED]
+        choices = {name: sorted({format_axis_value(row.get(name)) for row in models} - {""}) for name in known}
         present = (f"{k} is {', '.join(names) or 'not set'}" for k, names in choices.items())
         requested = ", ".join(f"{k}={v}" for k, v in where.items())
         raise DataError(f"no value matches {requested}; {'; '.join(present) or 'its metrics have other options'}")
-    return replace(results, frame=frame)
+    return replace(results, rows=tuple(rows))
 
 
 def parse_filters(texts: Iterable[str]) -> dict[str, str]:
@@ -245,31 +245,28 @@ def parse_filters(texts: Iterable[str]) -> dict[str, str]:
     return where
 
 
-def join_results(first: Results, second: Results) -> tuple[Results, list[SystemValue]]:
-    """Return the results with the runs of both, and the second's values with run indices into the joint list."""
-    import pandas as pd
-
-    shift = len(first.runs)
-    moved = second.frame.assign(**{INTERNAL: second.frame[INTERNAL] + shift})
-    joined = Results(
-        pd.concat([first.frame, moved], ignore_index=True), (*first.runs, *second.runs),
-        systems.order_axes([*first.axes, *second.axes]),
+def join_results(first: Results, second: Results) -> Results:
+    """Return the results with the runs of both."""
+    axes = {**first.axes, **second.axes}
+    return Results(
+        (*first.rows, *second.rows), (*first.runs, *second.runs),
+        {name: axes[name] for name in systems.order_axes(axes)},
         first.superseded + second.superseded, first.damaged | second.damaged, {**first.left_out, **second.left_out},
     )  # fmt: skip
-    later = [replace(i, sources=tuple((at + shift, name) for at, name in i.sources)) for i in second.values]
-    return joined, later
 
 
 def write_frame(results: Results, folder: Path) -> list[Path]:
-    """Write the tidy frame as Parquet, with a digest of its values, and as CSV; equal runs give equal bytes."""
+    """Write the values as Parquet, with a digest of them, and as CSV; equal runs give equal bytes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    frame = results.frame.drop(columns=INTERNAL).reset_index(drop=True)
     paths = [folder / "results.parquet", folder / "results.csv"]
-    table = pa.Table.from_pandas(frame, _list_column_types(frame), preserve_index=False)
+    kinds = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
+    schema = pa.schema([(name, kinds[kind]) for name, kind in {**FIXED, **results.axes}.items()])
+    table = pa.Table.from_pandas(results.frame, schema, preserve_index=False)
     with core.open_for_replacement(paths[0], "wb") as handle:
         pq.write_table(table.replace_schema_metadata({**table.schema.metadata, _DIGEST: _digest_table(table)}), handle)
+    frame = results.frame.copy()
     for name in frame.columns:
         if any(isinstance(v, str) for v in frame[name]):
             frame[name] = [escape_csv_cell(escape_controls(v)) if isinstance(v, str) else v for v in frame[name]]
@@ -286,7 +283,7 @@ def read_frame(path: Path) -> Results:
     try:
         table = pq.read_table(path, memory_map=False)
         is_sound = (table.schema.metadata or {}).get(_DIGEST) == _digest_table(table)
-        rows = table.to_pylist()
+        cells = table.to_pylist()
     except Exception as err:  # a damaged file raises anything
         raise DataError(f"{path}: cannot be read ({core.format_error(err)}); build its report again") from err
     if missing := [name for name in FIXED if name not in table.column_names]:
@@ -299,20 +296,16 @@ def read_frame(path: Path) -> Results:
             f"{path}: damaged or changed: its values do not match its digest; build its report again, as "
             "openended report NAME"
         )
-    axes = tuple(name for name in table.column_names if name not in FIXED)
-    numbers = [name for name in table.column_names if str(table.field(name).type) == "double"]
-    for row in rows:
-        row |= {name: math.nan for name in numbers if row[name] is None}
-        row[INTERNAL] = 0
+    kinds = {"int64": int, "double": float, "bool": bool}
+    types = {name: kinds.get(str(table.field(name).type), str) for name in table.column_names}
+    axes = {name: kind for name, kind in types.items() if name not in FIXED}
     run = Run(path, "", path.name, path.stem, {}, {"model": "", "decoder": ""}, None, {}, (), ())
-    return Results(build_frame(rows, axes), (run,), axes, 0)
-
-
-def _list_column_types(frame: "pd.DataFrame") -> "pa.Schema":
-    import pyarrow as pa
-
-    kinds = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.string()}
-    return pa.schema([(name, kinds[getattr(frame[name].dtype, "kind", "O")]) for name in frame.columns])
+    rows: list[RunValue] = []
+    for row in cells:
+        row |= {name: math.nan for name, kind in FIXED.items() if kind is float and row[name] is None}
+        own_axes = {name: row.pop(name) for name in axes}
+        rows.append(RunValue(**row, axes=own_axes, source=run))
+    return Results(tuple(rows), (run,), axes, 0)
 
 
 def _digest_table(table: "pa.Table") -> bytes:
@@ -361,19 +354,19 @@ def read_replicates(arrays: Mapping[str, Any], key: str, prompts: int) -> core.R
     return core.Replicates(np.asarray(arrays[f"draws/{key}"], dtype=np.float64), repeats, share, prompts)
 
 
-def find_results(results: Results, item: SystemValue) -> list[core.MetricResult]:
+def find_results(item: SystemValue) -> list[core.MetricResult]:
     """Return the recorded results behind a value, one per seed; empty for values that were read from a table."""
     identity = (item.system, item.metric, item.signature)
     rows = []
-    for at, artifact in item.sources:
-        candidates = (row for row in results.runs[at].results if row.artifact == artifact)
+    for run, artifact in item.sources:
+        candidates = (row for row in run.results if row.artifact == artifact)
         rows += [row for row in candidates if (row.system, row.metric, row.signature) == identity][:1]
     return rows
 
 
 def find_interval(results: Results, item: SystemValue) -> core.Interval | None:
     """Return the interval of a value over examples: the recorded one for one seed, else that of the mean over seeds."""
-    rows = find_results(results, item)
+    rows = find_results(item)
     if len(rows) == 1:
         interval = rows[0].intervals.get(item.key)
         return core.Interval(**interval) if interval else None

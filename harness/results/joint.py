@@ -26,8 +26,8 @@ VERSION = 2  # increased when the estimates change; enters the keys of their art
 HUMAN_FILES = {"human": "human.arrow", "more human": "more.arrow", "other human": "more.arrow"}
 _SPEC_FACTS = ("group", "name", "version")
 
-Source = tuple[int, str | None]
-"""Index of a run in `Results.runs`, and the artifact of a metric's result."""
+Source = tuple[Run, str | None]
+"""A run, and the artifact of a metric's result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def find_joint_estimate(results: Results, item: SystemValue) -> tuple[float, cor
 
 def read_embeddings(results: Results, item: SystemValue) -> tuple[core.Floats, core.Floats] | None:
     """Return the embeddings of the human and of the model texts behind a value; None if they are not stored."""
-    run = results.runs[item.sources[0][0]]
+    run = item.sources[0][0]
     try:
         need = _build_metric([run], item.metric).needs()[0]
         human, model = (read_vectors(results, run, need, role)[need] for role in ("human", "model"))
@@ -100,7 +100,7 @@ def read_embeddings(results: Results, item: SystemValue) -> tuple[core.Floats, c
 def _compute_space(results: Results, name: str, signature: str) -> JointSpace:
     items = [i for i in results.values if i.system == "model" and (i.metric, i.signature) == (name, signature)]
     sources = list(dict.fromkeys(source for i in items for source in i.sources if source[1] is not None))
-    runs = [results.runs[at] for at, _ in sources]
+    runs = [run for run, _ in sources]
     metric = _build_metric(runs, name)
     need = metric.needs()[0]
     if need.kind != "embeddings":

@@ -25,7 +25,7 @@ _RUN_NAME = re.compile(r".+-[0-9a-f]{8}", re.DOTALL)
 _HARDWARE = ("accelerator", "processor", "machine", "system")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Run:
     """The parts of a run record that reports use."""
 

@@ -19,10 +19,8 @@ from openended.harness.core import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from openended.harness.results.runs import Run
 
-INTERNAL = "at"  # column with the index into `Results.runs`; not exported
-IDENTITY = ("system", "setting", "metric", "key", "signature")  # values that agree in these differ only in the seed
 # The human text ignores these.
 MODEL_AXES = (
     "model", "decoder", "prompting", "training", "seed", "generations", "judgments", "min_new_tokens", "created",
@@ -44,6 +42,7 @@ FACTS = (
     "n", "model", "length", "min_new_tokens", "task", "texts", "scorer", "tokens", "embedder", "judgments", "raters",
 )  # fmt: skip
 Pair = tuple[str, str]  # metric, key
+_SHARED = ("system", "metric", "key", "signature", "title", "family", "invented", "primary")  # by all seeds
 Row = Mapping[str, str]
 Ranks = Mapping[str, Mapping[str, float]]
 """Axis → its value as typed → its rank."""
@@ -58,6 +57,52 @@ def find_bounds(metric: str, key: str) -> tuple[float, float]:
     bounds: tuple[float, float] = getattr(metric_class, "bounds", (-math.inf, math.inf))
     ranges: Mapping[str, tuple[float, float]] = getattr(metric_class, "ranges", {})
     return ranges.get(key, bounds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunValue:
+    """One value of one run: a row of the exported files. Its fields but the last two, and its axes, are the columns."""
+
+    run: str  # name of the run
+    experiment: str
+    system: str  # `model`, `human` or `ceiling`
+    model_title: str
+    decoder_title: str
+    setting: str  # digest of the axes but the seed
+    metric: str
+    key: str
+    title: str
+    value: float
+    sd: float  # that the metric reports
+    low: float  # ends of the 95 % interval over examples
+    high: float
+    primary: bool
+    status: str
+    reason: str  # notes of the result
+    n_human: int
+    n_model: int
+    signature: str
+    family: str
+    direction: str
+    resampling: str
+    invented: str
+    artifact: str | None
+    axes: Mapping[str, Any]  # of its system: human text has none of the model
+    source: "Run"
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What the values of all seeds of a system share."""
+        return self.system, self.setting, self.metric, self.key, self.signature
+
+    def get(self, column: str) -> Any:  # noqa: ANN401 - each column has its own type
+        return getattr(self, column) if column in FIXED else self.axes.get(column)
+
+
+FIXED: Mapping[str, type] = {
+    each.name: each.type if isinstance(each.type, type) else str for each in dataclasses.fields(RunValue)[:-2]
+}
+"""Columns of the exported files that are not axes → the type of their cells, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +125,7 @@ class SystemValue:
     axes: Mapping[str, str]  # all axes except the seed, as text; empty if an axis does not apply
     titles: tuple[str, str]  # display names of model and decoder
     values: Mapping[str, float]  # seed → value
-    sources: tuple[tuple[int, str | None], ...]  # (index of the run, artifact) of each seed
+    sources: tuple[tuple["Run", str | None], ...]  # run and artifact of each seed
     metric_error: float = math.nan  # std or standard error that the metric reports; over seeds the root mean square
     target: float | None = None  # the best possible value if the direction is `target`
     interval: tuple[float, float] | None = None  # 95 % interval over examples; None for several seeds or no variation
@@ -150,31 +195,31 @@ def rank_typed_values(commands: Iterable[Sequence[str]]) -> Ranks:
     return ranks
 
 
-def fold_seeds(frame: "pd.DataFrame", axes: Sequence[str], ranks: Ranks | None = None) -> list[SystemValue]:
-    """Aggregate values that differ only in the seed, in the order of the frame."""
+def fold_seeds(rows: Sequence[RunValue], axes: Iterable[str], ranks: Ranks | None = None) -> list[SystemValue]:
+    """Aggregate values that differ only in the seed, in the order of the rows."""
     settings: dict[str, dict[str, str]] = {}  # axes of each setting, formatted once
+    names = [axis for axis in axes if axis != "seed"]
     values = []
-    among_models = frame.loc[frame["system"] == "model", "model_title"].nunique() > 1
-    for group in group_by(frame.to_dict("records"), lambda row: tuple(row[column] for column in IDENTITY)).values():
+    among_models = len({row.model_title for row in rows if row.system == "model"}) > 1
+    for group in group_by(rows, lambda row: row.identity).values():
         first = group[0]
-        if first["setting"] not in settings:
-            settings[first["setting"]] = {a: format_axis_value(first[a]) for a in axes if a != "seed"}
-        by_seed = [float(row["value"]) for row in group]
-        finite = [value for value in by_seed if math.isfinite(value)]
-        errors = [float(row["sd"]) for row in group if math.isfinite(row["sd"])]
-        seeds = [format_axis_value(row.get("seed")) or str(at) for at, row in enumerate(group)]
-        reason = next((row["reason"] for row in group if row["reason"]), "")
-        (direction, target), low, high = parse_direction(first["direction"]), float(first["low"]), float(first["high"])
+        if first.setting not in settings:
+            settings[first.setting] = {name: format_axis_value(first.axes.get(name)) for name in names}
+        finite = [row.value for row in group if math.isfinite(row.value)]
+        errors = [row.sd for row in group if math.isfinite(row.sd)]
+        seeds = [format_axis_value(row.axes.get("seed")) or str(at) for at, row in enumerate(group)]
+        reason = next((row.reason for row in group if row.reason), "")
+        (direction, target), low, high = parse_direction(first.direction), first.low, first.high
         # All seeds share the same judgments.
-        varies = len(finite) > 1 and (first["family"] != "human" or len({*finite}) > 1)
+        varies = len(finite) > 1 and (first.family != "human" or len({*finite}) > 1)
         value = SystemValue(
-            **{name: first[name] for name in ("system", "metric", "key", "signature", "title", "family", "invented")},
+            **{name: getattr(first, name) for name in _SHARED},
             mean=math.fsum(finite) / len(finite) if finite else math.nan,
             sd=statistics.stdev(finite) if varies else math.nan, seeds=len(finite),
             reason="" if finite else reason or "no value", note=reason if finite else "",
-            primary=bool(first["primary"]), values=dict(zip(seeds, by_seed, strict=True)),
-            axes=settings[first["setting"]], titles=(first["model_title"], first["decoder_title"]),
-            sources=tuple((int(row[INTERNAL]), row["artifact"]) for row in group),
+            values=dict(zip(seeds, (row.value for row in group), strict=True)),
+            axes=settings[first.setting], titles=(first.model_title, first.decoder_title),
+            sources=tuple((row.source, row.artifact) for row in group),
             direction=direction, target=target,
             metric_error=math.sqrt(math.fsum(e * e for e in errors) / len(errors)) if errors else math.nan,
             interval=(low, high) if len(group) == 1 and -math.inf < low < high < math.inf else None,

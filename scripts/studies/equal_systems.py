@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 from numpy.random import Generator
 
 from openended.harness import core
@@ -68,7 +67,6 @@ def build_results(texts: F64, method: Method = "examples", human: F64 | None = N
         axes, sources = {"task": "t", "decoder": f"d{number}"} if role == "model" else {"task": "t"}, []
         for seed in system:
             artifact = f"measure/a/{len(runs)}"
-            sources.append((len(runs), artifact))
             intervals = {}
             if method != "seeds":
                 replicates = resample(plan, ids, seed, method)
@@ -81,6 +79,7 @@ def build_results(texts: F64, method: Method = "examples", human: F64 | None = N
                 direction=direction, bounds={"m": (-math.inf, math.inf)}, artifact=artifact, intervals=intervals,
             )  # fmt: skip
             runs.append(Run(STORE, "", "", "", axes, {}, STORE, {}, [row], ()))
+            sources.append((runs[-1], artifact))
         means = {str(at): float(seed.mean()) for at, seed in enumerate(system)}
         ends = (intervals["m"]["low"], intervals["m"]["high"]) if intervals and len(means) == 1 else None
         sd = float(np.std(list(means.values()), ddof=1)) if len(means) > 1 else math.nan
@@ -89,7 +88,7 @@ def build_results(texts: F64, method: Method = "examples", human: F64 | None = N
             title="M", reason="", note="", primary=True, family="text", axes=axes, titles=("", ""), values=means,
             sources=tuple(sources), interval=ends,
         ))  # fmt: skip
-    results = Results(pd.DataFrame(), tuple(runs), ("task", "decoder"), 0, _arrays=arrays)
+    results = Results((), tuple(runs), {"task": str, "decoder": str}, 0, _arrays=arrays)
     vars(results)["values"] = values  # where its cached property looks
     return results
 

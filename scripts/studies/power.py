@@ -61,7 +61,7 @@ def load_pool(paths: Sequence[str], *, of_texts: bool = False) -> Pool:
     systems = sorted(group_systems(results.values), key=lambda system: -len(system.items[0].sources))
     if len(systems) not in (1, 2):
         raise SystemExit(f"expected runs of one or two systems, got {', '.join(s.name for s in systems)}")
-    runs = [[results.runs[at] for at, _ in system.items[0].sources] for system in systems]
+    runs = [[run for run, _ in system.items[0].sources] for system in systems]
     sides = [[read_vectors(results, run, NEED, "model") for run in part] for part in runs]
     human = read_human_vectors(results, runs[0], NEED)[1]
     ids = sorted(set(human.ids).intersection(*(side.ids for part in sides for side in part)))
@@ -72,8 +72,8 @@ def load_pool(paths: Sequence[str], *, of_texts: bool = False) -> Pool:
 
     def count(system: System, part: Sequence[core.Side]) -> Iterator[core.Side]:
         (item,) = (item for item in system.items if item.pair == ("gen_ppl", "gen_ppl"))
-        for (at, artifact), side in zip(item.sources, part, strict=True):
-            arrays, run = results.arrays(at, artifact), results.runs[at]
+        for (run, artifact), side in zip(item.sources, part, strict=True):
+            arrays = results.arrays(run, artifact)
             rows = read_rows_of_run(results, run, "generate")
             columns = [rows.token_ids.lengths, *(arrays[f"per_example/{name}"] for name in TEXT_VALUES)]
             columns[1] = np.log(columns[1])

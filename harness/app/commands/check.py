@@ -64,8 +64,8 @@ def _check(args: argparse.Namespace) -> None:
     joined = _read(args.baseline, args.outputs, where)
     baselines, candidates = joined.values, list[SystemValue]()
     for word in args.candidates:
-        joined, later = measured.join_results(joined, _read(word, args.outputs, where))
-        candidates += later
+        candidate = _read(word, args.outputs, where)
+        joined, candidates = measured.join_results(joined, candidate), [*candidates, *candidate.values]
     margins = _parse_margins(args.margin, _choose_values([*baselines, *candidates], args.worse))
     if args.baseline in args.candidates:
         core.print_error(COMMAND, f"warning: {args.baseline} is compared with itself")

@@ -61,9 +61,10 @@ class Decider:
     def list_jobs(self, size: int, names: Collection[str] | None = None) -> list[list[str]]:
         """Return the overrides of the jobs of some systems, or of all, at one size."""
         option = measured.NUM_EXAMPLES
+        chosen = [system for system in self.systems if names is None or system.name in names]
         return [
-            [*(word for word in self.words[at] if get_option_name(word) != option), f"{option}={size}"]
-            for system in self.systems if names is None or system.name in names for at, _ in system.items[0].sources
+            [*(word for word in self.words[int(at)] if get_option_name(word) != option), f"{option}={size}"]
+            for system in chosen for at in system.items[0].values
         ]  # fmt: skip
 
     def run(self, checked: list[Job]) -> None:
@@ -131,7 +132,7 @@ def format_looks(plan: report.DecisionPlan) -> list[str]:
 
 
 def name_systems(jobs: Sequence[Job]) -> list[measured.System]:
-    """Group jobs by system, named as in tables; the sources of a system's item are the numbers of its jobs."""
+    """Group jobs by system, named as in tables; the values of a system's item have the numbers of its jobs as seeds."""
     axes = [run.collect_axes(job.settings) for job in jobs]
     names = measured.order_axes(name for of_job in axes for name in of_job if name != "seed")
     rows = [tuple(measured.format_axis_value(of_job.get(name)) for name in names) for of_job in axes]
@@ -141,11 +142,11 @@ def name_systems(jobs: Sequence[Job]) -> list[measured.System]:
         if settings.models.model is None or settings.decoder is None:
             raise SpecError("decide: texts are generated in steps; leave out generations= and judgments=")
         titles = settings.models.model.title, settings.decoder.title
-        sources = tuple((number, None) for number in numbers)
+        seeds = {str(number): math.nan for number in numbers}
         items.append(
             measured.SystemValue(
                 "model", "", "", math.nan, math.nan, 0, "", "none", "", "", "", False, "",
-                dict(zip(names, values, strict=True)), titles, {}, sources,
+                dict(zip(names, values, strict=True)), titles, seeds, (),
             )
         )  # fmt: skip
     return measured.group_systems(items)
@@ -156,10 +157,10 @@ def name_by_records(
 ) -> Mapping[str, str]:
     """Return the name of each planned system → the one in a table of its runs; that of one without runs stays."""
     recorded = {
-        results.runs[at].folder.resolve(): system.name
-        for system in measured.group_systems(results.values) for item in system.items for at, _ in item.sources
+        source.folder.resolve(): system.name
+        for system in measured.group_systems(results.values) for item in system.items for source, _ in item.sources
     }  # fmt: skip
-    owners = [system.name for system in systems for _ in system.items[0].sources]
+    owners = [system.name for system in systems for _ in system.items[0].values]
     folders = [Path(str(row.get("folder") or "")).resolve() for row in rows]
     named = {owner: recorded[path] for owner, path in zip(owners, folders, strict=True) if path in recorded}
     return dict(zip(owners, owners, strict=True)) | named

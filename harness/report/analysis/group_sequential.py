@@ -35,6 +35,7 @@ from openended.harness.results import (
     find_human_value,
     find_target,
     format_axis_value,
+    group_by,
     group_systems,
     read_grid_file,
 )
@@ -155,7 +156,7 @@ def compute_boundaries(times: tuple[float, ...], spending: tuple[float, ...]) ->
 
 def judge_comparisons(plan: DecisionPlan, results: Results) -> list[Decision]:
     """Judge each comparison by the runs of all looks so far; systems are named as in a table of the first look."""
-    sizes = {format_axis_value(size) for size in results.frame[NUM_EXAMPLES]} if NUM_EXAMPLES in results.axes else set()
+    sizes = {format_axis_value(row.axes.get(NUM_EXAMPLES)) for row in results.rows}
     latest = max((number for number, n in enumerate(plan.looks, 1) if str(n) in sizes), default=0)
     looked = plan.looks[:latest]  # a look without any run is one that failed
     parts = [filter_results(results, {NUM_EXAMPLES: str(n)}) if str(n) in sizes else None for n in looked]
@@ -239,14 +240,16 @@ def find_outcome(plan: DecisionPlan, comparison: PlannedComparison, looks: Seque
 
 def select_last_looks(results: Results) -> Results:
     """Keep the values of the last look at each system, and the human values next to them."""
-    frame = results.frame
-    is_model = frame["system"] == "model"
     axes = [axis for axis in results.axes if axis not in SIZE_AXES]
-    models = frame[is_model]
-    last = models.groupby([models[axis].map(format_axis_value) for axis in axes])[NUM_EXAMPLES].transform("max")
-    models = models[models[NUM_EXAMPLES] == last]
-    selected = frame.index.isin(models.index) | (~is_model & frame[NUM_EXAMPLES].isin(models[NUM_EXAMPLES].unique()))
-    return replace(results, frame=frame[selected])
+    looks = group_by(
+        (row for row in results.rows if row.system == "model"),
+        lambda row: tuple(format_axis_value(row.axes.get(axis)) for axis in axes),
+    )
+    last = {row: max(other.axes[NUM_EXAMPLES] for other in rows) for rows in looks.values() for row in rows}
+    kept = {row for row, size in last.items() if row.axes[NUM_EXAMPLES] == size}
+    sizes = {row.axes[NUM_EXAMPLES] for row in kept}
+    rows = (row for row in results.rows if row in kept or (row not in last and row.axes.get(NUM_EXAMPLES) in sizes))
+    return replace(results, rows=tuple(rows))
 
 
 # The file of a grid's folder ------------------------------------------------------------------------------------------

@@ -286,10 +286,7 @@ def per_example(results: Results, item: SystemValue) -> F64 | None:
         return None
     # Metrics with halves or subsamples compare texts with each other, so their per-example values are dependent.
     interval = measured.find_interval(results, item)
-    artifacts = {artifact for _, artifact in item.sources}
-    schemes = {
-        row.resampling for at, _ in item.sources for row in results.runs[at].results if row.artifact in artifacts
-    }
+    schemes = {row.resampling for run, artifact in item.sources for row in run.results if row.artifact == artifact}
     if {interval.method} & {"halves", "subsample"} if interval is not None else schemes - {"bootstrap", "none"}:
         return None
     mean: F64 = np.mean(rows, axis=0)

@@ -132,19 +132,19 @@ def format_power(results: Results, metrics: Sequence[str], differences: Mapping[
             if not error > 0:
                 continue
             lines += 1
-            needs = _describe_pair(results, a, apart, error, targets[id(a)] or abs(apart))
+            needs = _describe_pair(a, apart, error, targets[id(a)] or abs(apart))
             yield f"{a.title}  {names[id(a)]} - {names[id(b)]}: {needs}"
     if not lines:
         raise DataError("no two systems of these runs have a value with replicates; give runs of two systems or more")
 
 
-def _describe_pair(results: Results, item: SystemValue, apart: float, error: float, target: float) -> str:
+def _describe_pair(item: SystemValue, apart: float, error: float, target: float) -> str:
     n = (parse_sizes(item.signature) or (0,))[-1]
     seeds = f" × {item.seeds} seeds" if item.seeds > 1 else ""
     parts = [f"{apart:+.3g} with {n:,} texts{seeds}, which detect {MIN_DETECTABLE * error:.2g} or more"]
     if target > 0 and n:
         needed = compute_needed_texts(n, error, target)
-        runs = [results.runs[at] for at, _ in item.sources]
+        runs = [run for run, _ in item.sources]
         length = next((run.axes.get("max_new_tokens") for run in runs), None)
         costs = [f"up to {needed * length * item.seeds:,} tokens"] if isinstance(length, int) else []
         seconds = [run.seconds for run in runs if math.isfinite(run.seconds)]

@@ -22,7 +22,7 @@ def write_hub_files(results: Results, folder: Path, dataset: str) -> list[Path]:
             {
                 "dataset": {"id": dataset, "task_id": item.metric},
                 "value": _round(item.mean),
-                "date": max(results.runs[at].created for at, _ in item.sources)[:10],
+                "date": max(run.created for run, _ in item.sources)[:10],
                 "evaluation_framework": "openended",
                 "notes": "; ".join([system.name, *(f"{n}: {fact}" for n, fact in _list_facts(item, humans).items())]),
             }

@@ -22,8 +22,8 @@ _STOPS = {"eos": "stop", "length": "max_tokens"}
 def write_inspect_logs(results: Results, folder: Path) -> list[Path]:
     """Write `logs/<run>.eval` for every run whose texts are in the store; return the files, relative to the folder."""
     written = []
-    for at, run in enumerate(results.runs):
-        samples = list(_describe_samples(results, at, run))
+    for run in results.runs:
+        samples = list(_describe_samples(results, run))
         if not samples:
             continue
         name = make_slug(" ".join(filter(None, run.titles.values())) or "texts")
@@ -70,13 +70,13 @@ def _describe_run(run: Run, samples: list[dict[str, Any]]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _describe_samples(results: Results, at: int, run: Run) -> Iterator[dict[str, Any]]:
+def _describe_samples(results: Results, run: Run) -> Iterator[dict[str, Any]]:
     rows, references = read_texts(results, run)
     if rows is None:
         return
     scored: dict[str, dict[str, Any]] = {}  # metric → key → values of single texts
     for result in (r for r in run.results if r.system == "model"):
-        arrays = results.arrays(at, result.artifact)
+        arrays = results.arrays(run, result.artifact)
         values = {key: arrays[f"per_example/{key}"] for key in result.values if f"per_example/{key}" in arrays}
         scored[result.metric] = {key: of for key, of in values.items() if len(of) == len(rows)}
     for number, row in enumerate(rows):

@@ -57,7 +57,7 @@ def _read_groups(source: TextSource, positions: Positions) -> list[dict[str, Any
 
     Runs of one system and seed that differ in their metrics name the same texts.
     """
-    path = next((p for at in source.runs if (p := source.results.runs[at].folder / EXPLAIN).is_file()), None)
+    path = next((p for run in source.runs if (p := run.folder / EXPLAIN).is_file()), None)
     groups: dict[tuple[str, str], dict[str, Any]] = {}
 
     def find_texts(names: Sequence[str]) -> list[list[int]]:
@@ -69,7 +69,7 @@ def _read_groups(source: TextSource, positions: Positions) -> list[dict[str, Any
             key = str(line["metric"]), str(line["signature"])
             if key not in groups:
                 fields = parse_signature(key[1])
-                rows = [row for at in source.runs for row in source.results.runs[at].results if row.metric == key[0]]
+                rows = [row for run in source.runs for row in run.results if row.metric == key[0]]
                 row = next((r for r in rows if (r.system, r.signature) == (source.role, key[1])), None)
                 value = row.values.get(row.primary, math.nan) if row is not None else math.nan
                 ceilings = [r.values.get(r.primary, math.nan) for r in rows if r.system == "ceiling"]

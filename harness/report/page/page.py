@@ -63,7 +63,7 @@ def write_page(
     page_texts, contents, parts, written, explanations = texts or _write_texts([], path.parent)
     contents["styles"] = list_system_styles(results, tables)
     parts["contents"] = to_script_json(contents)
-    parts["stories"] = to_script_json(to_json(collect_cell_details(results, tables)))
+    parts["stories"] = to_script_json(to_json(collect_cell_details(tables)))
     contents_of = {picture.png.stem: picture.content for picture in pictures if picture.content is not None}
     parts |= {"figures": to_script_json(to_json(contents_of))} if contents_of else {}
     parts |= {"why": to_script_json(explanations)} if explanations else {}
@@ -148,7 +148,7 @@ def _embed_picture(picture: Picture) -> Mapping[str, Any]:
     }
 
 
-def collect_cell_details(results: Results, tables: Sequence[Table]) -> dict[str, Any]:
+def collect_cell_details(tables: Sequence[Table]) -> dict[str, Any]:
     """Return the tables' cells; they name shared strings (`texts`) and `settings` by number."""
     numbers: dict[str, int] = {}
     settings: dict[tuple[tuple[str, str], ...], int] = {}
@@ -157,7 +157,7 @@ def collect_cell_details(results: Results, tables: Sequence[Table]) -> dict[str,
         return numbers.setdefault(text, len(numbers))
 
     def describe_source(item: SystemValue) -> dict[str, Any]:
-        runs = [results.runs[at] for at in dict.fromkeys(at for at, _ in item.sources)]
+        runs = list(dict.fromkeys(run for run, _ in item.sources))
         setting = tuple((name, value) for name, value in item.axes.items() if value)
         details: dict[str, Any] = {
             "signature": share(item.signature),

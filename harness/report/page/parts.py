@@ -72,7 +72,7 @@ def build_parts(page_texts: PageTexts) -> tuple[dict[str, Any], Iterator[tuple[s
                  "tokens": letters is not None}
             )  # fmt: skip
             if nll is not None and letters is None:
-                contents["uncolored"] = source.results.runs[source.runs[0]].axes.get("scorer") or "the scorer"
+                contents["uncolored"] = source.runs[0].axes.get("scorer") or "the scorer"
 
     return contents, iterate_parts()
 
@@ -104,7 +104,7 @@ def _encode_letters(
     source: TextSource, nll: Ragged | None, tokenizers: dict[str, Any]
 ) -> Iterator[tuple[str, str]] | None:
     """Encode each text's token lengths and surprise, a letter per token; None if unknown for all texts."""
-    run = source.results.runs[source.runs[0]]
+    run = source.runs[0]
     scorer = str(run.axes.get("scorer.path"))
     if nll is not None and scorer not in tokenizers:
         tokenizers[scorer] = load_tokenizer(run)
@@ -163,11 +163,11 @@ def compute_text_values(source: TextSource, nll: Ragged | None) -> dict[str, Tex
     if nll is not None:
         means = np.array([np.mean(row, dtype=np.float64) if len(row) else np.nan for row in nll])
         values["nll"] = TextValue("surprise (nats per token)", "match_human", means)
-    for at in source.runs:
-        for row in source.results.runs[at].results:
+    for run in source.runs:
+        for row in run.results:
             if row.system != source.role or row.artifact is None:
                 continue
-            for name, array in source.results.arrays(at, row.artifact).items():
+            for name, array in source.results.arrays(run, row.artifact).items():
                 key = name.removeprefix(PER_EXAMPLE_PREFIX)
                 full_name = f"{row.metric}.{key}"
                 if name != key and full_name not in values and np.shape(array) == (len(words),):
@@ -179,9 +179,9 @@ def compute_text_values(source: TextSource, nll: Ragged | None) -> dict[str, Tex
 
 def read_token_nll(source: TextSource) -> Ragged | None:
     """Return the negative log-likelihood of every token under the scorer, nats; None where it is not stored."""
-    for at in source.runs:
-        losses = find_losses(source.results.runs[at], source.role)
-        flat, ends = (_load_array(source, at, losses, file) for file in ("nll_values.npy", "nll_offsets.npy"))
+    for run in source.runs:
+        losses = find_losses(run, source.role)
+        flat, ends = (_load_array(source, run, losses, file) for file in ("nll_values.npy", "nll_offsets.npy"))
         if flat is not None and ends is not None and len(ends) == len(source.rows) + 1:
             return Ragged(flat, ends)
     return None
@@ -192,8 +192,8 @@ def find_nearest_human_texts(source: TextSource, human: TextSource) -> tuple[F64
 
     A human text is compared with the others.
     """
-    for at in source.runs:
-        vectors, human_vectors = (_load_embeddings(source, at, role) for role in (source.role, HUMAN))
+    for run in source.runs:
+        vectors, human_vectors = (_load_embeddings(source, run, role) for role in (source.role, HUMAN))
         if vectors is None or human_vectors is None:
             continue
         if (len(vectors), len(human_vectors)) != (len(source.rows), len(human.rows)):
@@ -212,10 +212,9 @@ def find_nearest_human_texts(source: TextSource, human: TextSource) -> tuple[F64
     return None
 
 
-def _load_embeddings(source: TextSource, at: int, role: str) -> F64 | None:
+def _load_embeddings(source: TextSource, run: Run, role: str) -> F64 | None:
     """Return the embeddings of a side, scaled to unit length."""
-    run = source.results.runs[at]
-    rows: Floats | None = _load_array(source, at, find_vectors(run, role), VECTORS)
+    rows: Floats | None = _load_array(source, run, find_vectors(run, role), VECTORS)
     if rows is None:
         return None
     values = np.asarray(rows, dtype=np.float64)
@@ -224,9 +223,9 @@ def _load_embeddings(source: TextSource, at: int, role: str) -> F64 | None:
     return unit
 
 
-def _load_array(source: TextSource, at: int, artifact: str | None, file: str) -> NDArray[Any] | None:
+def _load_array(source: TextSource, run: Run, artifact: str | None, file: str) -> NDArray[Any] | None:
     """Return a file of an artifact of a run; None if it is missing."""
-    path = locate_verified_file(source.results.runs[at].store, artifact, file, source.results.damaged)
+    path = locate_verified_file(run.store, artifact, file, source.results.damaged)
     return np.load(path, mmap_mode="r", allow_pickle=False) if path is not None else None
 
 

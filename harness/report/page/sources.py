@@ -20,7 +20,7 @@ class TextSource:
     seed: str
     rows: RowFile
     results: Results
-    runs: tuple[int, ...]  # indices into `results.runs` of the runs that have data about it, in order of preference
+    runs: tuple[Run, ...]  # that have data about it, in order of preference
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ def collect_page_texts(reports: Sequence[tuple[str, Results]]) -> PageTexts:
     labels: dict[str, None] = {}
     for prefix, results in reports:
         for label, seed, runs in _iterate_systems(results):
-            run = results.runs[runs[0]]
+            run = runs[0]
             model_rows = read_rows_of_run(results, run, *MODEL_STAGES)
             if model_rows is None:
                 continue
@@ -75,16 +75,16 @@ def collect_page_texts(reports: Sequence[tuple[str, Results]]) -> PageTexts:
     return PageTexts(tuple(sides.values()), (*humans, *systems), tuple(sources))
 
 
-def _iterate_systems(results: Results) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+def _iterate_systems(results: Results) -> Iterator[tuple[str, str, tuple[Run, ...]]]:
     """Yield name, seed and runs, in the order of the tables; a system without seeds has the seed `–`."""
     for system in measured.group_systems(results.values):
-        runs: dict[str, dict[int, None]] = {}
+        runs: dict[str, dict[Run, None]] = {}
         for item in system.items:
-            for seed, (at, _) in zip(item.values, item.sources, strict=True):
-                run_seed = format_axis_value(results.runs[at].axes.get("seed"))
-                runs.setdefault(run_seed or (seed if len(item.values) > 1 else "–"), {})[at] = None
-        for seed, run_numbers in runs.items():
-            yield system.name, seed, tuple(run_numbers)
+            for seed, (run, _) in zip(item.values, item.sources, strict=True):
+                run_seed = format_axis_value(run.axes.get("seed"))
+                runs.setdefault(run_seed or (seed if len(item.values) > 1 else "–"), {})[run] = None
+        for seed, of_seed in runs.items():
+            yield system.name, seed, tuple(of_seed)
 
 
 def _find_side_key(run: Run, prompts: Mapping[str, str], sides: Mapping[str, TextSide], *, shared: bool) -> str:
@@ -115,7 +115,7 @@ def _make_human_source(
     if any(s.rows.path == rows.path or s.rows.texts == rows.texts or s.system == name for s in humans):
         return []
     key = _make_side_key(run)
-    about = tuple(at for at, other in enumerate(results.runs) if _make_side_key(other) == key)
+    about = tuple(other for other in results.runs if _make_side_key(other) == key)
     return [TextSource(HUMAN, name, side, "", rows, results, about)]
 
 

@@ -128,7 +128,7 @@ def _collect_scores(part: TablePart, layout: Layout) -> tuple[dict[Pair, list[fl
     scores: dict[Pair, list[float]] = {}
     for pair in dict.fromkeys((*metrics, *targets)):
         values = [s.value(*pair) for s in systems]
-        check_signatures(part.results, [v for v in values if v is not None], part.stem, layout.allow)
+        check_signatures([v for v in values if v is not None], part.stem, layout.allow)
         scores[pair] = [math.nan if v is None else orient_value(v, part.items) for v in values]
     enough = [pair for pair in targets if sum(map(math.isfinite, scores[pair])) > 2]
 

@@ -327,7 +327,7 @@ def build_significance_frames(results: Results, baseline: str) -> list[Frame]:
     items = results.values
     pairs = {pair: select_values(items, *pair) for pair in select_pairs(items)}
     for values in pairs.values():
-        check_signatures(results, values, "significance")
+        check_signatures(values, "significance")
     systems = group_systems(items)
     lines: list[str] = []
     if baseline == LAST_GOOD:

@@ -25,7 +25,7 @@ def build_decision_frame(plan: DecisionPlan, results: Results) -> Frame:
     """Build a table with a row per comparison, from the runs of all looks."""
     decisions = judge_comparisons(plan, results)
     last = [item for item in select_last_looks(results).values if item.system == "model"]
-    sizes = [results.runs[at].axes for at in {at for item in last for at, _ in item.sources}]
+    sizes = [run.axes for run in {run for item in last for run, _ in item.sources}]
     used = sum(int(axes["num_examples"]) * int(axes["samples"]) for axes in sizes)
     most = sum(plan.looks[-1] * int(axes["samples"]) for axes in sizes)
     columns: list[Filled] = [

@@ -54,7 +54,7 @@ def _read_domains(results: Results, system: System) -> pd.DataFrame:
     """Return cell (of the first clustering) and domain of the human texts of which both are known."""
     value = system.value("mauve", "mauve")
     cells = next(iter(results.list_arrays(value)), {}).get("human_cells", ())
-    run = results.runs[value.sources[0][0] if value is not None else 0]
+    run = value.sources[0][0] if value is not None else results.runs[0]
     artifacts = [a for stage, a in run.inputs.items() if stage.startswith("examples:")]
     paths = (locate_verified_file(run.store, a, "examples.arrow", results.damaged) for a in artifacts)
     examples = sorted((e for path in paths if path is not None for e in read_examples(path)), key=lambda e: e.id)

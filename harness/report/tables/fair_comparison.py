@@ -88,7 +88,7 @@ def build_fair_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build the tables of a layout of kind `fair`."""
     pairs = selection.select_pairs(part.items, layout.metrics)
     for pair in pairs:
-        selection.check_signatures(part.results, select_values(part.items, *pair), part.stem, layout.allow)
+        selection.check_signatures(select_values(part.items, *pair), part.stem, layout.allow)
     best = [table for pair in pairs if (table := _build_best_of_n_frame(part, pair)) is not None]
     if not best:
         raise DataError(

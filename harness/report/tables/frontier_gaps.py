@@ -179,7 +179,7 @@ def build_frontier_frames(part: TablePart, layout: Layout) -> list[Frame]:
     everything = replace(layout, title="All systems", differing="columns")
     values = build_value_frames(replace(part, stem=f"{part.stem}-values"), everything)
     results, items = part.results, part.items
-    check_signatures(results, measured.select_values(items, *GEN_PPL), part.stem, layout.allow)
+    check_signatures(measured.select_values(items, *GEN_PPL), part.stem, layout.allow)
     frontiers = find_frontiers(results, items)
     if not frontiers:
         raise DataError(

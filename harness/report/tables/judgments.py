@@ -58,9 +58,8 @@ def build_ability_frames(part: TablePart, layout: Layout) -> list[Frame]:
 
 def drop_abilities(results: Results) -> Results | None:
     """Return the results without those that ability tables show; None if no value of a system is left."""
-    frame = results.frame
-    frame = frame[~frame["metric"].isin(_RATED_BY) | frame["decoder"].notna()]
-    return replace(results, frame=frame) if (frame["system"] == "model").any() else None
+    rows = [row for row in results.rows if row.metric not in _RATED_BY or row.axes.get("decoder") is not None]
+    return replace(results, rows=tuple(rows)) if any(row.system == "model" for row in rows) else None
 
 
 def _build_ability_frame(items: Sequence[SystemValue], name: str, layout: Layout) -> Frame:
@@ -200,10 +199,10 @@ def _find_huse_examples(
 
 def _read_texts(results: Results, value: SystemValue, count: int) -> list[tuple[str, ...]]:
     """Return prompt, human and model text of every rated example; its number where the run has no texts."""
-    at, artifact = value.sources[0]
+    run, artifact = value.sources[0]
     sides = [("human",), MODEL_STAGES]
-    rows = [r for stages in sides if (r := measured.read_rows_of_run(results, results.runs[at], *stages)) is not None]
-    errors = results.arrays(at, artifact).get("per_example/error_model")
+    rows = [r for stages in sides if (r := measured.read_rows_of_run(results, run, *stages)) is not None]
+    errors = results.arrays(run, artifact).get("per_example/error_model")
     unknown: list[tuple[str, ...]] = [(f"example {number}", "–", "–") for number in range(1, count + 1)]
     if len(rows) < 2 or errors is None:
         return unknown

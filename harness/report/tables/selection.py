@@ -58,7 +58,7 @@ def split_results(results: Results, layout: Layout, name: str) -> list[TablePart
     A filter on an axis that these runs lack is ignored; `auto` selects the data axes in which the runs
     differ. Human values go into every table with the same data.
     """
-    filters = {*results.frame.columns, *results.frame["metric"]}
+    filters = {*measured.FIXED, *results.axes, *(row.metric for row in results.rows)}
     if where := {k: str(v) for k, v in layout.where.items() if {k, k.partition(".")[0]} & filters}:
         results = measured.filter_results(results, where)
     items, axes = results.values, layout.tables
@@ -134,7 +134,7 @@ def select_minority(items: Sequence[SystemValue]) -> list[SystemValue]:
     return [item for item in items if item.signature != counts.most_common(1)[0][0]]
 
 
-def check_signatures(results: Results, items: Iterable[SystemValue], table: str, allow: Sequence[str] = ()) -> None:
+def check_signatures(items: Iterable[SystemValue], table: str, allow: Sequence[str] = ()) -> None:
     """Check that values of one column have equal signatures."""
     items = list(items)
     for item in (i for i in items if i.signature != items[0].signature):
@@ -152,7 +152,7 @@ def check_signatures(results: Results, items: Iterable[SystemValue], table: str,
         axes = measured.find_varying_axes(items)
         labels = " and ".join(measured.label_system(i, axes, several_models=True) for i in (first, item))
         minority = select_minority([i for i in items if i.system == "model"] or items)
-        runs = sorted({str(results.runs[at].folder) for i in minority for at, _ in i.sources})
+        runs = sorted({str(run.folder) for i in minority for run, _ in i.sources})
         more = f" and {len(runs) - MAX_LISTED_VALUES} more" if len(runs) > MAX_LISTED_VALUES else ""
         raise SpecError(
             f"table {table}, column {item.metric}: two values are not comparable, their signatures differ in {fields}: "
@@ -191,7 +191,8 @@ def summarize_sources(items: Iterable[SystemValue], runs: Sequence[Run]) -> tupl
 
     Everything comes from the records, so equal runs always give equal lines.
     """
-    used = [runs[at] for at in sorted({at for item in items if item.system == "model" for at, _ in item.sources})]
+    sources = {run for item in items if item.system == "model" for run, _ in item.sources}
+    used = [run for run in runs if run in sources]
     if not used:
         return ()
     newest = max(run.created for run in used)

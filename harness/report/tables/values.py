@@ -30,7 +30,7 @@ from openended.harness.report.tables.frame import (
     rank_cells,
 )
 from openended.harness.report.tables.selection import TablePart
-from openended.harness.results import Layout, Pair, Results, SystemValue, find_human_value, find_interval, group_by
+from openended.harness.results import Layout, Pair, SystemValue, find_human_value, find_interval, group_by
 
 _TITLES = {"task.texts": "human texts", "task.digest": "data"}
 NO_HUMAN = "No human value was measured."
@@ -129,8 +129,8 @@ class _ValueFrame:
         counts = " or ".join(map(str, sorted({i.seeds for i in models if i.seeds > 1})))
         means = [f"Means over {counts} seeds."] if counts else []
         means += [] if layout.decimals or layout.significant else [RULE]
-        caveats = list_caveats(models, results, label, intervals=layout.uncertainty == "interval")
-        noted = group_by([*list_run_notes(models, results, label), *caveats], lambda note: note.kind)
+        caveats = list_caveats(models, label, intervals=layout.uncertainty == "interval")
+        noted = group_by([*list_run_notes(models, label), *caveats], lambda note: note.kind)
         remarks = (
             *describe_coverage(columns), *name_equal_systems(models, label), *self.describe_empty(),
             *noted.get("remark", ()),
@@ -206,7 +206,7 @@ class _ValueFrame:
         self, pair: Pair, where: Mapping[str, str], options: str, candidates: Sequence[SystemValue]
     ) -> tuple[Quantity, list[Cell], set[str]]:
         """Return what a value is and where it belongs, its cells, one per system, and the signatures of the systems."""
-        layout, results = self.layout, self.part.results
+        layout = self.layout
         here = [i for i in candidates if i.system != "model" or all(i.axes[a] == v for a, v in where.items())]
         models, references = [i for i in here if i.system == "model"], [i for i in here if i.system != "model"]
         defined = [i for i in models if math.isfinite(i.mean)]
@@ -215,7 +215,7 @@ class _ValueFrame:
         signatures = {i.signature for i in models} - {i.signature for i in minority}
         models = [i for i in models if i.signature in signatures]
         if layout.differing != "mark":
-            selection.check_signatures(results, models, self.part.stem, layout.allow)
+            selection.check_signatures(models, self.part.stem, layout.allow)
         first = ([i for i in models if i.direction != "none"] or models or here or candidates)[0]
         gap = layout.gaps and first.direction == "match_human"
         models_of_part = (i for i in self.part.items if i.system == "model" and i.metric == pair[0])
@@ -365,16 +365,14 @@ def mark_incomparable(item: SystemValue, column: SystemValue) -> Cell:
 # Warnings and remarks -------------------------------------------------------------------------------------------------
 
 
-def list_caveats(
-    models: Sequence[SystemValue], results: Results, label: Label, *, intervals: bool = False
-) -> list[Note]:
+def list_caveats(models: Sequence[SystemValue], label: Label, *, intervals: bool = False) -> list[Note]:
     """Return the caveats about values, each in one line for all metrics and systems, and missing intervals if asked.
 
     What a metric of judgments says is how it counted them: a remark.
     """
     titles: dict[tuple[NoteKind, str], dict[str, set[str]]] = {}  # caveat → metric, or title of a value → systems
     for item in (i for i in models if math.isfinite(i.mean)):
-        rows = measured.find_results(results, item)
+        rows = measured.find_results(item)
         caveats = [(note, item.metric) for row in rows for note in row.notes]
         reasons = [row.no_interval[item.key] for row in rows if intervals and item.key in row.no_interval]
         caveats += [(f"no interval: {reason}", item.title) for reason in reasons]
@@ -462,11 +460,11 @@ def name_equal_systems(models: Sequence[SystemValue], label: Label) -> tuple[str
     return (f"{head}: {'; '.join(equal)}.",) if equal else ()
 
 
-def list_run_notes(models: Sequence[SystemValue], results: Results, label: Label) -> list[Note]:
+def list_run_notes(models: Sequence[SystemValue], label: Label) -> list[Note]:
     """Return the notes of the runs behind a table, without the warning that its marked headings repeat."""
     about: dict[tuple[NoteKind, str], set[str]] = {}
     for item in models:
-        for run in (results.runs[at] for at, _ in item.sources):
+        for run, _ in item.sources:
             # Notes of naive systems begin with their name, which the list of systems says.
             notes = [note.removeprefix(f"{item.axes.get('model')}: ") for note in run.notes]
             of_run: list[tuple[NoteKind, str]] = [("rule", line) for line in run.skipped]

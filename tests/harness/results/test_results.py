@@ -16,7 +16,6 @@ from openended.harness.core import DataError, write_json
 from openended.harness.report import read_decision_plan
 from openended.harness.report.cli import main
 from openended.harness.results import (
-    INTERNAL,
     count_prompts,
     find_varying_axes,
     format_axis_value,
@@ -26,15 +25,7 @@ from openended.harness.results import (
     read_grids,
     resolve_report_request,
 )
-from openended.harness.results.frame import (
-    FIXED,
-    build_frame,
-    filter_results,
-    list_rows,
-    read_frame,
-    read_results,
-    write_frame,
-)
+from openended.harness.results.frame import filter_results, read_frame, read_results, write_frame
 from openended.harness.results.runs import describe_reused_artifacts, find_records, find_run, read_run, serialize_axes
 from openended.harness.storage import RunRecord, compare_environments
 from tests.harness.report.synthetic import change_record, result, write_run
@@ -63,11 +54,11 @@ def test_one_row_per_value_with_every_axis(tmp_path):
     expected = ("nucleus", 0.95, 0, 1.0, True)
     assert (row["decoder"], row["decoder.p"], row["seed"], row["value"], row["primary"]) == expected
     assert row["signature"].startswith("m|v:1")
-    assert results.axes[:4] == ("task", "model", "decoder", "decoder.p")
-    human = next(row for row in list_rows(results.runs)[0] if row["system"] == "human")
-    assert human["task"] == "docs"
-    assert not {"model", "decoder", "decoder.p", "seed"} & human.keys(), "the human text has no axes of the model"
-    assert (human["model_title"], human["decoder_title"]) == ("", "")
+    assert tuple(results.axes)[:4] == ("task", "model", "decoder", "decoder.p")
+    human = next(row for row in results.rows if row.system == "human")
+    assert human.axes["task"] == "docs"
+    assert not {"model", "decoder", "decoder.p", "seed"} & human.axes.keys(), "the human text has no axes of the model"
+    assert (human.model_title, human.decoder_title) == ("", "")
     assert results.frame.iloc[2]["decoder"] is None
 
 
@@ -115,14 +106,16 @@ def test_a_run_under_two_experiments_and_a_human_side_count_once(tmp_path):
         assert [(i.system, i.key, i.seeds) for i in items if i.key == "m"] == [("model", "m", 2), ("human", "m", 1)]
 
 
-def test_one_type_per_column():
-    rows = [{"n_human": 3, "value": 1, "x": True}, {"n_human": None, "value": 0.5, "x": None}, {"value": None}]
-    frame = build_frame(rows, ["x"])
-    assert list(frame.columns) == [*FIXED, "x", INTERNAL]
-    assert (frame["n_human"].dtype, frame["x"].dtype) == ("Int64", "boolean")
-    assert frame["value"].tolist()[:2] == [1.0, 0.5]
-    assert math.isnan(frame["value"][2])
-    assert build_frame([{"x": 1}, {"x": "none"}], ["x"])["x"].tolist() == ["1", "none"]
+def test_one_type_per_column(tmp_path):
+    for seed, axes in enumerate(({"x": 1, "y": True, "z": 1}, {"x": None, "y": None, "z": 0.5}, {"x": 2, "z": 1})):
+        write(tmp_path, seed=seed, axes={**axes, "mixed": seed or "none"})
+    frame = read_results([tmp_path]).frame
+    types = {name: str(frame[name].dtype) for name in ("n_human", "value", "x", "y", "z", "mixed")}
+    assert types == {
+        "n_human": "Int64", "value": "float64", "x": "Int64", "y": "boolean", "z": "float64", "mixed": "object",
+    }  # fmt: skip
+    models = frame[(frame["system"] == "model") & (frame["key"] == "m")]
+    assert (models["mixed"].tolist(), models["z"].tolist()) == (["none", "1", "2"], [1.0, 0.5, 1.0])
 
 
 def test_axes_are_one_text_whatever_their_order():

@@ -1,6 +1,7 @@
 """Grids that end once their comparisons are decided, through the command line."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -69,7 +70,7 @@ def test_a_grid_ends_once_it_is_decided_and_a_second_start_computes_nothing(tmp_
 def test_a_system_is_named_by_the_seeds_that_ran(tmp_path):
     folder = write_run(tmp_path, "nucleus", 0)
     (named,) = group_systems(read_results([folder]).values)
-    system = replace(named, name="planned", items=(replace(named.items[0], sources=((0, None), (1, None))),))
+    system = replace(named, name="planned", items=(replace(named.items[0], values={"0": math.nan, "1": math.nan}),))
     rows = [{"folder": str(folder)}, {"error": "out of memory"}]
     assert name_by_records([system], rows, read_results([folder])) == {"planned": named.name}
 

@@ -14,8 +14,7 @@ from openended.harness.core import SpecError
 from openended.harness.imported import read_system_scores, read_texts
 from openended.harness.report.exports import every_eval_ever, texts
 from openended.harness.report.exports.formats import FORMATS, export_results
-from openended.harness.results import read_results
-from openended.harness.results.frame import FIXED
+from openended.harness.results import FIXED, read_results
 from openended.harness.storage import read_record
 from tests.harness.report.page.made import make_report
 from tests.harness.report.synthetic import make_interval, result, write_run

@@ -222,7 +222,7 @@ def test_reasons_name_texts_by_their_places_and_damage_is_said(shelf, results, c
 
 def test_a_cells_story_has_signature_seeds_and_latex(results):
     table = make_tables(results, Layout(), "t")[0]
-    told = collect_cell_details(results, [table])
+    told = collect_cell_details([table])
     row = next(r for r in told["tables"][0]["rows"] if r["label"].startswith("nucleus"))
     place = next(i for i, c in enumerate(table.rows[-1].cells) if c.name == "mauve")
     cell = row["cells"][place]

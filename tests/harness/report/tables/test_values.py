@@ -30,7 +30,15 @@ from openended.harness.report.tables.frame import (
 )
 from openended.harness.report.tables.search_trials import build_mean_cell
 from openended.harness.report.tables.selection import summarize_sources
-from openended.harness.results import Layout, SystemValue, build_layout, find_human_value, load_layout, read_results
+from openended.harness.results import (
+    Layout,
+    Run,
+    SystemValue,
+    build_layout,
+    find_human_value,
+    load_layout,
+    read_results,
+)
 from tests.harness.report.synthetic import (
     change_record,
     draw_figure,
@@ -225,6 +233,7 @@ def test_runs_of_which_no_value_could_be_computed_have_a_report_that_says_why(tm
 
 
 REPORT = "openended.harness.report"
+RUN = Run(Path(), "", "", "", {}, {}, None, {}, (), ())
 
 
 @pytest.mark.parametrize(
@@ -586,7 +595,7 @@ def folded(key, mean, seeds=1, decoder="greedy"):
     return SystemValue(
         system="model", metric="huse", key=key, mean=mean, sd=math.nan, seeds=seeds, signature="huse|v:1",
         direction="higher", title=key, reason="", note="", primary=key == "huse", family="human",
-        axes={"decoder": decoder}, titles=("m", decoder), values={"0": mean}, sources=((0, None),),
+        axes={"decoder": decoder}, titles=("m", decoder), values={"0": mean}, sources=((RUN, None),),
     )  # fmt: skip
 
 
