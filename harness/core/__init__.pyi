@@ -81,6 +81,7 @@ from .io import (
     write_json as write_json,
     write_text as write_text,
 )
+from .memoize import ask_once as ask_once, keep_answers as keep_answers
 from .registry import (
     CLASS_GROUPS as CLASS_GROUPS,
     build as build,

@@ -256,6 +256,7 @@ class ModelSpec(BackendSpec):
         """Return the spec without its label and `bos`, so that models with equal weights and prompts are equal."""
         return dataclasses.replace(self, label=None, bos=None)
 
+    @core.ask_once
     def identity(self) -> dict[str, core.Json]:
         """Return the model's identity independent of its path: content digests, or the hub's commit."""
         fields: dict[str, core.Json] = {"dtype": self.dtype, "chat_template": self.chat_template}
@@ -328,10 +329,12 @@ class ModelSpec(BackendSpec):
         path = self.find_file(name, optional=True)
         return _read_json(path, kind) if path is not None and path.is_file() else None
 
+    @core.ask_once
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
         self.check_adapter()
         return find_refusal(self.config()) or super().cannot(ability, decoder)
 
+    @core.ask_once
     def check_adapter(self) -> None:
         """Refuse an adapter, which transformers would load with the base weights if `peft` is installed."""
         paths = (self.find_file(name, optional=True) for name in files.ADAPTERS)
@@ -389,6 +392,7 @@ class ModelSpec(BackendSpec):
         """Folder or hub id, and the revision on the hub, as transformers takes them."""
         return (self.path, self.revision) if self.folder is None else (str(self.folder), None)
 
+    @core.ask_once
     def find_file(self, name: str, *, optional: bool = False) -> Path | None:
         """Return the path of a file in the folder, which may lack it, or of the hub model."""
         return self.folder / name if self.folder is not None else self.hub_file(name, optional=optional)

@@ -27,7 +27,8 @@ def check_series(composer: Composer, config: DictConfig, jobs: JobWords) -> list
 
     A job with a wrong value, or without its files, refuses its whole grid.
     """
-    checked, left_out = try_experiments(config, jobs, lambda own_jobs: _check_grid(composer, config, own_jobs))
+    with core.keep_answers():
+        checked, left_out = try_experiments(config, jobs, lambda own_jobs: _check_grid(composer, config, own_jobs))
     for line in format_left_out(left_out):
         log.warning("%s", line)
     if left_out and not checked:

@@ -59,7 +59,8 @@ def _plan_all(
         check_grid.check_jobs(composed)
         return [check_grid.plan_job(job, session) for job in composed]
 
-    return check_grid.try_experiments(config, jobs, plan_experiment)
+    with core.keep_answers():
+        return check_grid.try_experiments(config, jobs, plan_experiment)
 
 
 def plan_to_json(plan: run.Forecast, rates: run.Rates) -> dict[str, Any]:
