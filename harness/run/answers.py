@@ -13,7 +13,7 @@ from openended.harness import models
 from openended.harness.core import DataError, Thinking, Tokenizer, digest
 from openended.harness.models import BackendSpec, Markup, ReasoningCounts
 from openended.harness.run.dataset import CHAT, Dataset, name_tokenizer
-from openended.harness.run.steps import Executor, Input, Inputs, Step, TextRows
+from openended.harness.run.steps import Executor, File, Input, Inputs, Step, TextRows
 from openended.harness.storage import Row, RowFile, write_rows
 
 _PROMPT_END = 64  # characters of a prompt in which its opening tag ends
@@ -45,11 +45,12 @@ def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, e
 
     spec = {"thinking": thinking, "markup": [markup.family, markup.opened] if markup is not None else None}
     inputs: dict[str, Input] = {
-        "rows": generated.rows, "tokenizer": name_tokenizer(generated.tokenizer), "prompts": digest(prompts)
+        "rows": generated.rows, "tokenizer": name_tokenizer(generated.tokenizer),
+        "prompts": File(generated.step, generated.file, lambda _: digest(prompts)),
     }  # fmt: skip
     before = generated.step
     step = Step("answers", before.what, "model", spec, inputs, write, before.num_texts, before.num_tokens)
-    return replace(generated, step=replace(step, extent=("rows", "prompts")))
+    return replace(generated, step=step)
 
 
 def drop_reasoning(model: BackendSpec, path: Path, chats: Path | None) -> Iterator[Row]:

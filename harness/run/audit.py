@@ -35,9 +35,10 @@ def choose_reference(model: BackendSpec | None, option: bool | str) -> ModelSpec
 
 
 def declare_audit(
-    model: BackendSpec, reference: ModelSpec, rows: TextRows, session: Session, runtime: core.Runtime
+    model: BackendSpec, option: bool | str, rows: TextRows, session: Session, runtime: core.Runtime
 ) -> Step:
     """Declare the audit of generated texts."""
+    reference = choose_reference(model, option)
 
     def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
         entry, chat = (storage.read_entry(inputs[name]) if name in inputs else None for name in ("texts", "chat"))

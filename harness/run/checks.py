@@ -27,6 +27,10 @@ def check_request(settings: Settings, executor: Executor) -> None:
     """Check a request, and fetch the files that it names; a plan notes the files and models that are missing."""
     task, metrics, decoder = settings.task, settings.metrics, settings.decoder
     texts, run_models = settings.texts, settings.models
+    if settings.audit:
+        from openended.harness.run.audit import choose_reference
+
+        choose_reference(run_models.model, settings.audit)  # raises where there is none
     embedder = run_models.find_embedder(metrics)
     check_extras(run_models, embedder, settings.runtime)
     check_metrics(metrics, decoder, texts)
@@ -47,7 +51,10 @@ def check_request(settings: Settings, executor: Executor) -> None:
 
 
 def check_dataset(dataset: Dataset, judgments: JudgmentSource, settings: Settings, executor: Executor) -> None:
-    """Check what depends on the examples, before any text is generated; a plan knows them if they are cached."""
+    """Check what depends on the examples, before any text is generated; a plan knows them if they are cached.
+
+    A plan reads the start of the user's own files.
+    """
     texts, decoder = settings.texts, settings.decoder
     ids = executor.read_artifact(dataset.human_rows.rows, lambda path: RowFile(path).ids, tuple[str, ...]())
     num_human = len(ids) or texts.num_planned
@@ -69,9 +76,11 @@ def check_dataset(dataset: Dataset, judgments: JudgmentSource, settings: Setting
         with suppress(core.DataError):  # a plan without the model, as was noted
             context = model.context_length()
         decoder.check_context_length(context, length, longest)
+    if executor.plan_only:
+        _check_user_files(settings.task, texts, dataset, executor)
 
 
-def check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset, executor: Executor) -> None:
+def _check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset, executor: Executor) -> None:
     """Read the start of the user's own files for a plan: what is wrong in them is said before the run."""
     path = Path(str(texts.generations))
     is_readable = task.reads_own_file and not task.needs_tokenizer()

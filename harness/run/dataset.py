@@ -18,6 +18,7 @@ from openended.harness.core import (
     Stop,
     Task,
     Tokenizer,
+    ask_once,
     canonicalize,
     mostly_lack_spaces,
 )
@@ -85,11 +86,11 @@ def declare_dataset(task: Task, texts: TextOptions, run_models: RunModels, sessi
             return make_human(folder, inputs["examples"], loaded, length, load_cutter(), references=several)
 
         options = {"task": canonicalize(task), "count": count, "more": more}
-        examples = Step("examples", what, "human", options, source, write_examples, extent=("count", "more"))
+        examples = Step("examples", what, "human", options, source, write_examples)
         inputs: dict[str, Input] = {"examples": examples, **units}
         limit = {"max_new_tokens": length, **describe_words(tokenizer, length is not None)}
         sizes = num_texts, num_texts * (length or 0)
-        return examples, Step("human", what, "human", limit, inputs, write_human, *sizes, extent=("examples",))
+        return examples, Step("human", what, "human", limit, inputs, write_human, *sizes)
 
     examples, human = declare(task.name, count, spare, texts.num_planned)
     other, requested = None, texts.human_examples
@@ -241,7 +242,7 @@ def _declare_chat(
     inputs |= {"template": partial(digest_template, chat_model)} if chat_model is not None else {}
     what = chat_model.title if chat_model is not None else prompting.form if prompting is not None else ""
     options = {"prompting": canonicalize(prompting)} if prompting is not None else {}
-    return Step("chat", what, "human", options, inputs, write, extent=("examples",))
+    return Step("chat", what, "human", options, inputs, write)
 
 
 def read_conversations(folder: Path) -> dict[str, tuple[Mapping[str, str], ...]]:
@@ -250,6 +251,7 @@ def read_conversations(folder: Path) -> dict[str, tuple[Mapping[str, str], ...]]
     return {e.id: tuple(models.split_into_turns(e.prompt, e.meta).messages) for e in examples}
 
 
+@ask_once
 def digest_template(spec: models.ModelSpec) -> str:
     """Return the digest of a model's chat template."""
     return models.load_template(spec).digest

@@ -356,7 +356,7 @@ class FeatureTable:
         what = text_pass.title + ("" if of_vectors else self._name_model(spec))
         step = _make_step(source, "read", what, text_pass.facts(), inputs, write, spec)
         others = tuple(self._declare_pass(source, each) for each in wider)
-        return replace(step, extent=("rows", "chat"), shares_rows=not is_sentence, wider=others)
+        return replace(step, shares_rows=not is_sentence, wider=others)
 
     def _name_model(self, spec: models.BackendSpec) -> str:
         """Return ` by` a model other than the scorer."""

@@ -74,7 +74,7 @@ def declare_generation(
     what, count = f"{model.title} {decoder.title}", texts.num_planned * texts.replies
     step = Step(
         "generate", what, "model", spec, inputs, maker.write, num_texts=count, num_tokens=count * length, model=model,
-        extent=("prompts", "samples", "chat", "examples", "human"), shares_rows=True,
+        shares_rows=True,
     )  # fmt: skip
     return TextRows("model", step, DATA, dataset.tokenizer, chat)
 

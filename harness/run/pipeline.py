@@ -13,7 +13,7 @@ from typing import Any
 
 from openended.harness import core
 from openended.harness.run.axes import collect_axes
-from openended.harness.run.checks import check_dataset, check_request, check_user_files
+from openended.harness.run.checks import check_dataset, check_request
 from openended.harness.run.dataset import Dataset, declare_dataset
 from openended.harness.run.facts import FactOptions, describe_columns, digest_texts
 from openended.harness.run.features import FeatureTable
@@ -156,11 +156,7 @@ def run(
 def make_texts(settings: Settings, executor: Executor) -> RunTexts:
     """Make or plan the texts of both sides, and nothing else."""
     task, texts, run_models, session = settings.task, settings.texts, settings.models, executor.session
-    model, reference = run_models.model, None
-    if settings.audit:
-        from openended.harness.run.audit import choose_reference, declare_audit
-
-        reference = choose_reference(model, settings.audit)
+    model = run_models.model
     judgments = JudgmentSource.from_settings(settings)
     remarks = judgments.check(settings.list_judging())
     if remarks and len(remarks) == len(settings.metrics):  # of a run with other metrics, tables say why
@@ -170,8 +166,6 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
     metrics = resolve_units(settings.metrics, run_models.counter, dataset.human_rows, executor)
     settings = replace(settings, metrics=metrics)
     check_dataset(dataset, judgments, settings, executor)
-    if executor.plan_only:
-        check_user_files(task, texts, dataset, executor)
     features = FeatureTable(run_models, texts, settings.runtime, executor)
     if texts.generations is not None:
         from openended.harness.run.import_texts import declare_import
@@ -191,8 +185,10 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
             rows = declare_answers(model, dataset, rows, executor)
     executor.run(rows.step)
     audit = None
-    if reference is not None and model is not None:
-        audit = declare_audit(model, reference, rows, session, settings.runtime)
+    if settings.audit and model is not None:
+        from openended.harness.run.audit import declare_audit
+
+        audit = declare_audit(model, settings.audit, rows, session, settings.runtime)
         executor.run(audit)
     return RunTexts(settings, judgments, remarks, dataset, rows, features, audit)
 

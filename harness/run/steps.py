@@ -25,6 +25,7 @@ Role = Literal["human", "more human", "other human", "ceiling", "model"]
 """The role of the texts of a step; `ceiling`: human texts in place of the system under test."""
 Inputs = Mapping[str, Path]
 """What a step reads: name → the folder of an artifact, or one of its files."""
+_COUNTS = ("count", "more", "samples")  # options of steps that only say how many rows there are
 SHARED = "shared rows"
 """In the inputs of a step that shares rows: the folder of those that other numbers of examples have made."""
 
@@ -47,8 +48,6 @@ class Step:
     num_tokens: int = 0  # tokens of the continuations, at most; 0 where it is not known
     model: BackendSpec | None = None  # writes or reads the texts
     metric: str | None = None  # what is measured
-    extent: tuple[str, ...] = ()
-    """The options and inputs that only say which rows it has, if its rows do not depend on each other."""
     shares_rows: bool = False
     """Whether it reads the rows that other numbers of examples have made, from the input `SHARED`."""
     wider: tuple["Step", ...] = ()
@@ -111,6 +110,7 @@ class TextRows:
         return File(self.step, self.file)
 
 
+@core.ask_once
 def digest_model(spec: core.ModelInfo | EmbedderSpec) -> str:
     """Return a digest that is equal for equal models, and for one version of the class that runs them."""
     version = getattr(spec, "version", 1)
@@ -227,16 +227,18 @@ class Executor:
         return core.digest([entry.files[name] for name in names]) if value.others else entry.files[value.name]
 
     def find_rows_key(self, step: Step) -> str | None:
-        """Return the key of the rows of a step, whatever number of them it has; None while an input is not known."""
+        """Return the key of the rows of a step, whatever their number; None while an input is not known.
+
+        It has what each row is made from: all options but the counts, and the rows' keys in place of artifacts.
+        """
         recipe = self.state(step).recipe
         if recipe is None:
             return None
-        spec = {name: value for name, value in recipe.spec.items() if name not in step.extent}
-        inputs = {name: digest for name, digest in recipe.inputs.items() if name not in step.extent}
-        for name in step.extent:
-            if (source := _get_step(value := step.inputs.get(name))) is not None:
-                file = value.name if isinstance(value, File) else ""
-                inputs[name] = f"{self.find_rows_key(source)} {file}"
+        inputs = dict(recipe.inputs)
+        for name, value in step.inputs.items():
+            if (source := _get_step(value)) is not None:
+                inputs[name] = f"{self.find_rows_key(source)} {value.name if isinstance(value, File) else ''}"
+        spec = {name: value for name, value in recipe.spec.items() if name not in _COUNTS}
         return replace(recipe, spec=spec, inputs=inputs).key
 
     def _find_or_make(self, step: Step, recipe: storage.Recipe | None) -> StepState:

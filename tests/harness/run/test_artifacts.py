@@ -118,7 +118,7 @@ def test_sizes_of_one_artifact_are_computed_one_after_the_other(tmp_path):
         return write(name, folder, {})
 
     def run(size, plan_only=False):
-        step = replace(embed("x", {"n": size}), extent=("n",), shares_rows=True, make=partial(compute, size))
+        step = replace(embed("x", {"samples": size}), shares_rows=True, make=partial(compute, size))
         make_executor(tmp_path, plan_only=plan_only).run(step)
 
     threads = [threading.Thread(target=run, args=(size,)) for size in "12"]
