@@ -252,6 +252,7 @@ class ModelSpec(BackendSpec):
             return ModelSize(facts.parameters, True, None, "", facts.parameters * files.BYTES[self.dtype])
         return files.describe_model_size(self.path, self.folder, self.revision, self.dtype)
 
+    @core.ask_once
     def without_label(self) -> "ModelSpec":
         """Return the spec without its label and `bos`, so that models with equal weights and prompts are equal."""
         return dataclasses.replace(self, label=None, bos=None)

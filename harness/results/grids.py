@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,13 +66,13 @@ class GridFolder:
 def read_grid(folder: Path) -> GridFolder | None:
     """Read the grid in a folder; None if it has no grid file. Of a damaged file, the jobs alone are known."""
     file = folder / GRID
-    grid = read_grid_file(file, "grid file", partial(_parse_grid, folder))
+
+    def parse(node: Any) -> GridFolder:  # noqa: ANN401 - JSON
+        facts = {name: value for name, value in node.items() if name in _FACTS}
+        return decode(GridFolder, {"folder": folder, "name": folder.name, **facts}, GRID)
+
+    grid = read_grid_file(file, "grid file", parse)
     return GridFolder(folder, folder.name, is_damaged=True) if grid is None and file.is_file() else grid
-
-
-def _parse_grid(folder: Path, node: Any) -> GridFolder:  # noqa: ANN401 - JSON
-    facts = {name: value for name, value in node.items() if name in _FACTS}
-    return decode(GridFolder, {"folder": folder, "name": folder.name, **facts}, GRID)
 
 
 def read_jobs(grid: Path) -> list[dict[str, Any]]:

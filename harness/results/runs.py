@@ -143,13 +143,11 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[Run], dict[str, str]]:
         raise DataError(f"{next(iter(wrong.values()), 'no path of a run was given')}{more}")
     for message in wrong.values():
         log.warning("%s: left out of the report", message)
-    return sorted(_unify_model_paths(runs), key=_make_sort_key), wrong
 
+    def make_sort_key(run: Run) -> tuple[Any, ...]:  # depends neither on paths nor on which job of a grid ends first
+        return serialize_axes(run.axes), [make_natural_sort_key(row.signature) for row in run.results], run.created
 
-def _make_sort_key(run: Run) -> tuple[Any, ...]:
-    """Return a key of a run's content: the order depends neither on paths nor on which job of a grid ends first."""
-    signatures = (make_natural_sort_key(row.signature) for row in run.results)
-    return serialize_axes(run.axes), tuple(signatures), run.created
+    return sorted(_unify_model_paths(runs), key=make_sort_key), wrong
 
 
 def serialize_axes(axes: Mapping[str, Any]) -> str:
@@ -166,6 +164,7 @@ def read_run(path: Path) -> Run:
     generated = [_get_mapping(other) for name, other in record.provenance.items() if name.startswith("generate:")]
     # `device` is noted of cached artifacts, `reused_tokens` where a part of the texts was made before.
     is_reused = any({"device", "reused_tokens"} & other.keys() for other in generated)
+    metrics = record.spec.get("metrics")
     is_slurm_job = record.command and record.command[0].endswith("/_submit.py")
     return Run(
         folder=folder,
@@ -185,13 +184,11 @@ def read_run(path: Path) -> Run:
         skipped=tuple(record.describe_skipped()),
         archive=archive,
         command=("openended", *record.overrides) if is_slurm_job else tuple(record.command),
-        metrics={str(node.get("name")): node for node in map(_get_mapping, _get_list(record.spec.get("metrics")))},
+        metrics={
+            str(node.get("name")): node for node in map(_get_mapping, metrics if isinstance(metrics, list) else [])
+        },
         seconds=math.nan if is_reused else record.timings.get("generate", math.nan),
     )
-
-
-def _get_list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _get_mapping(value: object) -> Mapping[str, Any]:

@@ -557,16 +557,11 @@ def find_differing_options(items: Sequence[SystemValue], ignored: Sequence[str] 
     return {signature: {k: values.get(k, "none") for k in differ} for signature, values in fields.items()}
 
 
-def list_usual_options(metric: str) -> dict[str, str]:
-    """Return option → its default, as signatures write it; empty where the metric's plug-in is not installed."""
-    metric_class = find_member("metric", metric)
-    fields = dataclasses.fields(metric_class) if metric_class is not None else ()
-    return {f.name: render_option(f.default) for f in fields}
-
-
 def format_options(metric: str, options: Mapping[str, str]) -> str:
     """Format options as `option=value, …` without those at the metric's default; if all are, the first is shown."""
-    usual = list_usual_options(metric)
+    metric_class = find_member("metric", metric)  # None where its plug-in is not installed
+    fields = dataclasses.fields(metric_class) if metric_class is not None else ()
+    usual = {f.name: render_option(f.default) for f in fields}
     words = {k: f"{k}={v}" for k, v in options.items()}
     return ", ".join([w for k, w in words.items() if options[k] != usual.get(k)] or list(words.values())[:1])
 

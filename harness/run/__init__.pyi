@@ -7,13 +7,9 @@ from .pipeline import (
     plan as plan,
     run as run,
     run_judgments as run_judgments,
-)
-from .players import (
-    JudgmentSource as JudgmentSource,
-    check_players as check_players,
-    identify_texts as identify_texts,
     select_metrics_for_file as select_metrics_for_file,
 )
+from .players import JudgmentSource as JudgmentSource, check_players as check_players, identify_texts as identify_texts
 from .run_record import Outcome as Outcome
 from .session import Session as Session
 from .settings import (

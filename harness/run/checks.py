@@ -6,15 +6,18 @@ from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from openended.harness import core, imported, models
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.run.dataset import CHAT, Dataset
 from openended.harness.run.facts import reads_q
-from openended.harness.run.players import JudgmentSource
 from openended.harness.run.settings import RunModels, Settings, TextOptions
 from openended.harness.run.steps import Executor, File
 from openended.harness.storage import RowFile
+
+if TYPE_CHECKING:
+    from openended.harness.run.players import JudgmentSource
 
 # Kind of feature → what the model that computes it must be able to do.
 _ABILITIES: Mapping[str, tuple[models.Ability, ...]] = {
@@ -50,7 +53,21 @@ def check_request(settings: Settings, executor: Executor) -> None:
         executor.find(check)
 
 
-def check_dataset(dataset: Dataset, judgments: JudgmentSource, settings: Settings, executor: Executor) -> None:
+def check_judgments(settings: Settings) -> "tuple[JudgmentSource | None, list[str]]":
+    """Read the file of judgments of a run; return it, if metrics read one, and which of them have no value, and why."""
+    readers = settings.list_judging()
+    if settings.judgments.file is None and not readers:
+        return None, []
+    from openended.harness.run.players import JudgmentSource
+
+    judgments = JudgmentSource.from_settings(settings)
+    remarks = judgments.check(readers)
+    if remarks and len(remarks) == len(settings.metrics):  # of a run with other metrics, tables say why
+        raise core.SpecError(remarks[0])
+    return judgments, remarks
+
+
+def check_dataset(dataset: Dataset, judgments: "JudgmentSource | None", settings: Settings, executor: Executor) -> None:
     """Check what depends on the examples, before any text is generated; a plan knows them if they are cached.
 
     A plan reads the start of the user's own files.
@@ -59,15 +76,15 @@ def check_dataset(dataset: Dataset, judgments: JudgmentSource, settings: Setting
     ids = executor.read_artifact(dataset.human_rows.rows, lambda path: RowFile(path).ids, tuple[str, ...]())
     num_human = len(ids) or texts.num_planned
     num_model = num_human * texts.samples if texts.generations is None else texts.num_planned
-    for metric in (
-        settings.metrics if num_human and num_model else ()
-    ):  # else all texts of a file, which is not read yet
+    has_counts = num_human and num_model  # else all texts of a file, which is not read yet
+    for metric in settings.metrics if has_counts else ():
         if reason := metric.explain_too_few(num_human, num_model):
             raise core.SpecError(f"metric.{metric.name}.{reason}")
-    for reader in settings.list_judging() if ids and judgments.options.path is not None else ():
-        with suppress(core.UndefinedMetric):
-            judged, player = judgments.read_player(reader)
-            judged.check_examples(player, ids)
+    if ids and judgments is not None and judgments.options.path is not None:
+        for reader in settings.list_judging():
+            with suppress(core.UndefinedMetric):
+                judged, player = judgments.read_player(reader)
+                judged.check_examples(player, ids)
     model, length = settings.models.model, texts.reply_length
     if texts.generations is None and model is not None and decoder is not None and length is not None:
         read = File(dataset.chat, CHAT) if dataset.chat is not None else dataset.prompts

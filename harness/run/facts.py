@@ -8,8 +8,7 @@ from pathlib import Path
 from openended.harness import core, imported
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, digest_encoding
 from openended.harness.run.dataset import HUMAN_ROWS, REFERENCE_ROWS
-from openended.harness.run.players import JudgmentSource
-from openended.harness.run.settings import RunModels, TextOptions, read_preset
+from openended.harness.run.settings import JudgmentOptions, RunModels, TextOptions, read_preset
 from openended.harness.run.steps import Executor, File, TextRows, has_tokens_of
 from openended.harness.storage import RowFile
 
@@ -28,7 +27,7 @@ class FactOptions:
     task: core.Task
     models: RunModels
     texts: TextOptions
-    judgments: JudgmentSource
+    judgments: JudgmentOptions
     protocol: str | None
     thinking: core.Thinking | None = None  # what is scored of texts with reasoning; None: they have none
 
@@ -63,10 +62,10 @@ def collect_facts(
         executor.read_artifact(rows.rows, lambda path: str(len(RowFile(path))), "?") for rows in (human, model)
     )
     out["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else n_model
-    path = options.judgments.options.path
+    path = options.judgments.path
     if "judgments" in roles and path is not None and path.is_file():
         out["judgments"] = f"{path.name}@{core.digest_file(path)[:_SHORT]}"
-        out |= describe_columns(options.judgments.options.columns)
+        out |= describe_columns(options.judgments.columns)
     for need in needs:
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))

@@ -250,8 +250,8 @@ class FeatureTable:
         for source in sources:
             path = self.models.vector_files["model" if source.role == "model" else "human"]
             load = partial(self._read_user_vectors(source).load, path)
-            if path.is_file() and (width := self.executor.read_artifact(source.rows, partial(_get_width, load), 0)):
-                wide[source.role] = width
+            vectors = self.executor.read_artifact(source.rows, load, None) if path.is_file() else None
+            wide |= {source.role: vectors.shape[1]} if vectors is not None else {}
         if len(set(wide.values())) > 1:
             got = ", ".join(f"{width} ({role})" for role, width in wide.items())
             raise core.DataError(f"features: expected vectors of the same number of dimensions, got {got}")
@@ -419,10 +419,6 @@ def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDA
     if not (finite := np.isfinite(vectors).all(axis=1)).all():
         raise core.DataError(f"features: {path}: NaN or infinity in row {int(rows[finite.argmin()])}, counted from 0")
     return vectors
-
-
-def _get_width(load: Callable[[Path], Any], rows: Path) -> int:
-    return int(load(rows).shape[1])
 
 
 def _make_step(

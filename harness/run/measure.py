@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from openended.harness.run.features import FeatureTable
 from openended.harness.run.steps import Executor, Input, Inputs, Step, StepFailedError, TextRows
 from openended.harness.storage import RowFile, load_result, save_result
 from openended.metrics.families import TwoSample
+
+if TYPE_CHECKING:
+    from openended.harness.run.players import JudgmentSource
 
 log = logging.getLogger(__name__)
 
@@ -96,14 +99,17 @@ class MeasureStage:
     intervals: int
     others: Sequence[TextRows] = ()
     """All systems of a grid, for metrics that fit something on all of them."""
+    judgments: "JudgmentSource | None" = None
+    """None where no metric reads judgments."""
 
     def declare(self, measurement: Measurement) -> Measurement:
         """Declare a metric of a system; one that has no value has a reason in place of a step."""
         metric, system, texts_per_prompt = measurement.metric, measurement.system, measurement.texts_per_prompt
         human, model, judged, player = measurement.human, measurement.model, None, ""
         try:
-            if isinstance(metric, core.ReadsFile) and len(metric.text_needs()) < len(metric.needs()):
-                judged, player = self.options.judgments.read_player(metric, human=system == core.HUMAN)
+            needs_file = len(metric.text_needs()) < len(metric.needs())
+            if needs_file and self.judgments is not None and isinstance(metric, core.ReadsFile):
+                judged, player = self.judgments.read_player(metric, human=system == core.HUMAN)
             inputs = self._list_inputs(metric, human, model)
         except core.UndefinedMetric as err:
             return replace(measurement, reason=str(err))
@@ -168,8 +174,8 @@ class MeasureStage:
     def _list_inputs(self, metric: core.Metric, human: TextRows, model: TextRows) -> dict[str, Input]:
         needs = metric.text_needs()
         inputs: dict[str, Input] = {}
-        if len(needs) < len(metric.needs()):
-            inputs["judgments"] = self.options.judgments.digest
+        if self.judgments is not None and len(needs) < len(metric.needs()):
+            inputs["judgments"] = self.judgments.digest
         if metric.sides != "one" or _reads_references(metric, human):
             inputs |= self.features.list_inputs("human", human, needs)
         if metric.sides != "human":

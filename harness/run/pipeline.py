@@ -9,18 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openended.harness import core
 from openended.harness.run.axes import collect_axes
-from openended.harness.run.checks import check_dataset, check_request
+from openended.harness.run.checks import check_dataset, check_judgments, check_request
 from openended.harness.run.dataset import Dataset, declare_dataset
 from openended.harness.run.facts import FactOptions, describe_columns, digest_texts
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.generate import declare_generation, may_reason
 from openended.harness.run.measure import Measurement, MeasureStage, compute_metric, describe_result
 from openended.harness.run.notes import list_notes, remark_on_batches, remark_on_device, resolve_units
-from openended.harness.run.players import JudgmentSource
 from openended.harness.run.run_record import Outcome, write_explanations, write_record
 from openended.harness.run.session import Session
 from openended.harness.run.settings import RunModels, Settings
@@ -28,13 +27,16 @@ from openended.harness.run.steps import Executor, Inputs, Step, TextRows
 from openended.harness.storage import RowFile, load_result, save_result
 from openended.metrics.families import TwoSample
 
+if TYPE_CHECKING:
+    from openended.harness.run.players import JudgmentSource
+
 
 @dataclass(frozen=True, slots=True)
 class RunTexts:
     """The texts of a run."""
 
     settings: Settings  # resolved: nothing of the decoder and the metrics is left to be measured
-    judgments: JudgmentSource
+    judgments: "JudgmentSource | None"  # None where no metric reads judgments
     remarks: Sequence[str]  # which metrics have no value on the file of judgments, and why
     dataset: Dataset
     model_rows: TextRows
@@ -157,10 +159,7 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
     """Make or plan the texts of both sides, and nothing else."""
     task, texts, run_models, session = settings.task, settings.texts, settings.models, executor.session
     model = run_models.model
-    judgments = JudgmentSource.from_settings(settings)
-    remarks = judgments.check(settings.list_judging())
-    if remarks and len(remarks) == len(settings.metrics):  # of a run with other metrics, tables say why
-        raise core.SpecError(remarks[0])
+    judgments, remarks = check_judgments(settings)
     check_request(settings, executor)
     dataset = declare_dataset(task, texts, run_models, session)
     metrics = resolve_units(settings.metrics, run_models.counter, dataset.human_rows, executor)
@@ -208,11 +207,32 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> tuple[list[
         requests += [(rows, metric.text_needs()) for metric in shared]
     executor.run(*texts.features.declare(requests, settings.decoder))
     thinking = executor.read_artifact(texts.model_rows.rows, lambda path: RowFile(path).facts.get("thinking"), None)
-    options = FactOptions(settings.task, settings.models, settings.texts, texts.judgments, settings.protocol, thinking)
-    measures = MeasureStage(options, texts.features, settings.intervals, tuple(others))
+    options = FactOptions(
+        settings.task, settings.models, settings.texts, settings.judgments, settings.protocol, thinking
+    )
+    measures = MeasureStage(options, texts.features, settings.intervals, tuple(others), texts.judgments)
     measurements = [each if each.reason else measures.declare(each) for each in measurements]
     executor.run(*(each.step for each in measurements if each.step is not None))
     return measurements, options
+
+
+def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Settings:
+    """Return settings with the metrics that a file of judgments supports, if the user names nothing else.
+
+    Raises:
+        DataError: If no metric reads such a file; the message lists what each expects.
+    """
+    chosen = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
+    alone = not chosen & {"metric", "experiment", "task", "model", "decoder", "generations"}
+    path, columns = settings.judgments.path, settings.judgments.columns
+    if path is None or not alone:
+        return settings
+    from openended.harness.run.players import list_metrics_for_file
+    from openended.metrics.judgments import read_rows
+
+    able = list_metrics_for_file(path, columns)
+    names, _ = read_rows(path, columns)
+    return replace(settings, metrics=tuple(metric for metric in able if metric.scores_without_run(names)) or able)
 
 
 def run_judgments(settings: Settings, session: Session, overrides: Sequence[str] = ()) -> Outcome:
@@ -223,6 +243,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         UndefinedMetric: If a metric has no value on these judgments.
         SpecError: If the user typed a system, which nothing reads.
     """
+    from openended.harness.run.players import JudgmentSource
     from openended.metrics.judgments import check_judgments_file
 
     judgments = JudgmentSource.from_settings(settings)

@@ -1,7 +1,7 @@
 """Match a run's system with a player of a file of judgments, so that no row shows the value of another system."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
@@ -224,24 +224,6 @@ def check_players(grid: Iterable[Settings]) -> None:
 
 def _format(value: core.Json) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
-
-
-def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Settings:
-    """Return settings with the metrics that a file of judgments supports, if the user names nothing else.
-
-    Raises:
-        DataError: If no metric reads such a file; the message lists what each expects.
-    """
-    chosen = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
-    alone = not chosen & {"metric", "experiment", "task", "model", "decoder", "generations"}
-    path, columns = settings.judgments.path, settings.judgments.columns
-    if path is None or not alone:
-        return settings
-    from openended.metrics.judgments import read_rows
-
-    able = list_metrics_for_file(path, columns)
-    names, _ = read_rows(path, columns)
-    return replace(settings, metrics=tuple(metric for metric in able if metric.scores_without_run(names)) or able)
 
 
 def list_metrics_for_file(path: Path, renamed: Mapping[str, str]) -> tuple[core.JudgmentMetric, ...]:

@@ -328,10 +328,7 @@ class Settings(_Part):
 
     def list_outside_paths(self) -> list[Path]:
         """List the files and folders outside the working directory that options name, links resolved."""
-        homes = (Path.cwd().resolve(), Path(str(resources.files("openended.harness"))).resolve().parent)
-        texts = (os.path.expanduser(text) for text in _list_texts(self))
-        paths = [Path(text).resolve() for text in texts if os.path.exists(text)]
-        return sorted({path for path in paths if not any(path.is_relative_to(home) for home in homes)})
+        return sorted({path for text in _list_texts(self) if (path := _find_outside_path(text)) is not None})
 
 
 def build_tokens_spec(task: core.Task) -> ModelSpec | None:
@@ -441,6 +438,16 @@ def _list_texts(value: object) -> Iterator[str]:
             yield from _list_texts(item)
     elif isinstance(value, str | Path) and str(value):
         yield str(value)
+
+
+@core.ask_once
+def _find_outside_path(text: str) -> Path | None:
+    """Return the file or folder that a text names, if it is outside the working directory and this package."""
+    path = Path(os.path.expanduser(text))
+    if not os.path.exists(path):
+        return None
+    path, homes = path.resolve(), (Path.cwd(), Path(str(resources.files("openended.harness"))).resolve().parent)
+    return path if not any(path.is_relative_to(home.resolve()) for home in homes) else None
 
 
 @lru_cache

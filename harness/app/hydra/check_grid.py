@@ -72,7 +72,8 @@ def check_jobs(jobs: Sequence[Job]) -> None:
     """Refuse jobs that cannot be shown, rated or told from each other, before they run."""
     check_layout(jobs)
     check_simulated_raters(job.settings for job in jobs)
-    run.check_players(job.settings for job in jobs)
+    if any(job.settings.judgments.path is not None or job.settings.models.features for job in jobs):
+        run.check_players(job.settings for job in jobs)
 
 
 def check_layout(jobs: Sequence[Job]) -> None:

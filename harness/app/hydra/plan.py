@@ -26,9 +26,11 @@ JobWords = Sequence[Sequence[str]]
 
 def plan_jobs(composer: Composer, config: DictConfig, jobs: JobWords, *, single: bool = False) -> None:
     """Print the plan of jobs without loading models or writing files."""
-    plans, left_out = _plan_all(composer, config, jobs, single=single)
+    with core.keep_answers():
+        plans, left_out = _plan_all(composer, config, jobs, single=single)
+        total = run.forecast_plans(plans)
     warn_of_missing_tokenizers(settings for settings, _ in plans)
-    total, rates = run.forecast_plans(plans), run.read_rates(Path(str(config.outputs_dir)) / "store")
+    rates = run.read_rates(Path(str(config.outputs_dir)) / "store")
     total.hosts |= build_tracker_options(to_plain(config.get("tracker"))).list_hosts()
     if address := config.hydra.launcher.get("address"):
         total.hosts[str(address)] = "everything (hydra.launcher.address)"
@@ -59,8 +61,7 @@ def _plan_all(
         check_grid.check_jobs(composed)
         return [check_grid.plan_job(job, session) for job in composed]
 
-    with core.keep_answers():
-        return check_grid.try_experiments(config, jobs, plan_experiment)
+    return check_grid.try_experiments(config, jobs, plan_experiment)
 
 
 def plan_to_json(plan: run.Forecast, rates: run.Rates) -> dict[str, Any]:

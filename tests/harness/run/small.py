@@ -5,11 +5,10 @@ from pathlib import Path
 
 from openended.harness.core import MetricResult, Need, Side
 from openended.harness.run import Session, Settings, run
-from openended.harness.run.checks import check_dataset, check_request
+from openended.harness.run.checks import check_dataset, check_judgments, check_request
 from openended.harness.run.dataset import Dataset, declare_dataset
 from openended.harness.run.facts import FactOptions
 from openended.harness.run.features import FeatureTable
-from openended.harness.run.players import JudgmentSource
 from openended.harness.run.steps import Executor, Step, StepState, TextRows
 from openended.harness.storage import Entry, Recipe, RunRecord, read_record
 from openended.harness.storage.store import Store
@@ -45,7 +44,7 @@ def make_executor(folder: Path, *, plan_only: bool = False) -> Executor:
 
 def make_dataset(made: Settings, executor: Executor) -> Dataset:
     """Check a run and make or plan its dataset, as the pipeline does."""
-    judgments = JudgmentSource.from_settings(made)
+    judgments, _ = check_judgments(made)
     check_request(made, executor)
     dataset = declare_dataset(made.task, made.texts, made.models, executor.session)
     executor.run(dataset.human)
@@ -75,7 +74,7 @@ class Made:
 
 def fact_options(made: Settings) -> FactOptions:
     """Return what signatures say of a run."""
-    return FactOptions(made.task, made.models, made.texts, JudgmentSource.from_settings(made), made.protocol)
+    return FactOptions(made.task, made.models, made.texts, made.judgments, made.protocol)
 
 
 def load_side(features: FeatureTable, source: TextRows, *needs: Need) -> Side:

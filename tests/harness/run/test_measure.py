@@ -98,7 +98,8 @@ def start(tmp_path: Path) -> Any:
         ) -> Any:
             changed = change_settings(chosen, **change)
             options = fact_options(changed)
-            measures = MeasureStage(options, texts.features, changed.intervals, others)
+            judgments = JudgmentSource.from_settings(changed)
+            measures = MeasureStage(options, texts.features, changed.intervals, others, judgments)
             model = texts.human_rows if human or system == "human" else texts.model_rows
             measurement = measures.declare(Measurement(metric, system, texts.human_rows, model))
             if measurement.step is not None:

@@ -12,10 +12,9 @@ import pytest
 
 from openended.harness import core
 from openended.harness.core import DataError, Generation, MetricResult, UndefinedMetric, read_json, temporary_files
-from openended.harness.run import plan, run, run_judgments
+from openended.harness.run import plan, run, run_judgments, select_metrics_for_file
 from openended.harness.run.axes import collect_axes
 from openended.harness.run.measure import describe_result
-from openended.harness.run.players import select_metrics_for_file
 from openended.harness.run.run_record import write_explanations, write_record
 from openended.harness.storage import save_result, store as store_module
 from openended.harness.storage.record import EXPLAIN, read_record
