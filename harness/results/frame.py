@@ -223,9 +223,9 @@ def filter_results(results: Results, where: Mapping[str, str], *, every: bool = 
         ]  # fmt: skip
     if not any(row.system == "model" for row in rows):
         models = [row for row in results.rows if row.system == "model"]
-        known = [name for name in where if name in results.axes or name in FIXED]
-        choices = {name: sorted({format_axis_value(row.get(name)) for row in models} - {""}) for name in known}
-        present = (f"{k} is {', '.join(names) or 'not set'}" for k, names in choices.items())
+        columns = [name for name in where if name in results.axes or name in FIXED]
+        choices = {name: sorted({format_axis_value(row.get(name)) for row in models} - {""}) for name in columns}
+        present = (f"{k} is {', '.join(values) or 'not set'}" for k, values in choices.items())
         requested = ", ".join(f"{k}={v}" for k, v in where.items())
         raise DataError(f"no value matches {requested}; {'; '.join(present) or 'its metrics have other options'}")
     return replace(results, rows=tuple(rows))

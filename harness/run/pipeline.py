@@ -158,12 +158,10 @@ def run(
 def make_texts(settings: Settings, executor: Executor) -> RunTexts:
     """Make or plan the texts of both sides, and nothing else."""
     task, texts, run_models, session = settings.task, settings.texts, settings.models, executor.session
-    model = run_models.model
+    model, decoder = run_models.model, settings.decoder
     judgments, remarks = check_judgments(settings)
     check_request(settings, executor)
     dataset = declare_dataset(task, texts, run_models, session)
-    metrics = resolve_units(settings.metrics, run_models.counter, dataset.human_rows, executor)
-    settings = replace(settings, metrics=metrics)
     check_dataset(dataset, judgments, settings, executor)
     features = FeatureTable(run_models, texts, settings.runtime, executor)
     if texts.generations is not None:
@@ -171,11 +169,10 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
 
         rows = declare_import(texts, task, dataset, session)
     else:
-        if model is None or settings.decoder is None:
+        if model is None or decoder is None:
             raise core.SpecError("model and decoder: expected values when the harness generates")
-        alike = metrics if task.has_human() else ()
-        decoder, scores = features.resolve_decoder(settings.decoder, dataset.human_rows, alike)
-        settings = replace(settings, decoder=decoder)
+        alike = settings.metrics if task.has_human() else ()
+        decoder, scores = features.resolve_decoder(decoder, dataset.human_rows, alike)
         rows = declare_generation(model, decoder, texts, task, dataset, session, settings.runtime, human_scores=scores)
         lists = texts.prompting is not None and texts.prompting.lists
         if not lists and executor.read_artifact(rows.rows, partial(may_reason, model), otherwise=False):
@@ -189,6 +186,8 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
 
         audit = declare_audit(model, settings.audit, rows, session, settings.runtime)
         executor.run(audit)
+    metrics = resolve_units(settings.metrics, run_models.counter, dataset.human_rows, executor)
+    settings = replace(settings, metrics=metrics, decoder=decoder)
     return RunTexts(settings, judgments, remarks, dataset, rows, features, audit)
 
 

@@ -246,9 +246,9 @@ def select_last_looks(results: Results) -> Results:
         lambda row: tuple(format_axis_value(row.axes.get(axis)) for axis in axes),
     )
     last = {row: max(other.axes[NUM_EXAMPLES] for other in rows) for rows in looks.values() for row in rows}
-    kept = {row for row, size in last.items() if row.axes[NUM_EXAMPLES] == size}
-    sizes = {row.axes[NUM_EXAMPLES] for row in kept}
-    rows = (row for row in results.rows if row in kept or (row not in last and row.axes.get(NUM_EXAMPLES) in sizes))
+    selected = {row for row, size in last.items() if row.axes[NUM_EXAMPLES] == size}
+    sizes = {row.axes[NUM_EXAMPLES] for row in selected}
+    rows = (row for row in results.rows if row in selected or (row not in last and row.axes.get(NUM_EXAMPLES) in sizes))
     return replace(results, rows=tuple(rows))
 
 
