@@ -345,6 +345,7 @@ class ModelSpec(BackendSpec):
                 "base model with merge_and_unload of peft, save that with its tokenizer, and name the new folder"
             )
 
+    @core.ask_once
     def check_ready(self) -> None:
         self.check_adapter()
         folder = self.folder

@@ -93,6 +93,8 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
 
 def load_transformers_tokenizer(spec: ModelSpec) -> Any:  # noqa: ANN401
     """Load the tokenizer of transformers."""
+    if spec.folder is None:
+        spec.config()  # raises where the model is not on this machine, before transformers is imported
     from transformers import AutoTokenizer
 
     where, revision = spec.source

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -355,8 +355,11 @@ class FeatureTable:
         of_vectors = embedder is not None and not text_pass.losses
         what = text_pass.title + ("" if of_vectors else self._name_model(spec))
         step = _make_step(source, "read", what, text_pass.facts(), inputs, write, spec)
-        others = tuple(self._declare_pass(source, each) for each in wider)
-        return replace(step, shares_rows=not is_sentence, wider=others)
+
+        def list_wider() -> list[Step]:  # few steps are looked for in others
+            return [self._declare_pass(source, each) for each in wider]
+
+        return replace(step, shares_rows=not is_sentence, list_wider=list_wider)
 
     def _name_model(self, spec: models.BackendSpec) -> str:
         """Return ` by` a model other than the scorer."""
@@ -485,5 +488,6 @@ def _get_chat(source: TextRows, spec: models.BackendSpec) -> dict[str, Input]:
     return {"chat": File(source.chat, CHAT) if source.chat is not None else None} if spec.chat_template else {}
 
 
+@lru_cache(maxsize=4096)  # every job of a grid asks
 def _name_input(side: str, need: core.Need) -> str:
     return f"{side} {need.kind}:{need.by}:{need.scope}:{core.digest(list(need.options))[:8]}"

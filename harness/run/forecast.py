@@ -42,7 +42,7 @@ class Forecast:
     reads: dict[tuple[str, str, BackendSpec], tuple[int, int]] = field(default_factory=dict)
     """(stage, rows, model) → (texts, tokens at most) that a model reads."""
     measures: Counter[str] = field(default_factory=Counter)  # metric → values to compute
-    _steps: set[str] = field(default_factory=set)
+    _steps: set[Any] = field(default_factory=set)
 
     def add(self, settings: Settings, outcome: Outcome) -> None:
         self.jobs += 1
@@ -58,15 +58,15 @@ class Forecast:
             if not is_listed and not isinstance(missing, core.UnavailableModelError):
                 self.missing[str(missing)] = None
         # Placeholders for the rows of both sides while their digests are unknown.
-        texts, reads, spec = settings.texts, settings.models.model or settings.models.scorer, settings.describe()
+        texts, reads, seed = settings.texts, settings.models.model or settings.models.scorer, settings.text_seed
         human = core.digest([settings.task, texts.num_examples, texts.max_new_tokens, reads and reads.without_label()])
-        model = core.digest([human, spec["models"]["model"], spec["decoder"], spec["texts"]])
+        model = core.digest([human, settings.models.model, settings.decoder, {**vars(texts), "seed": seed}])
         for line in outcome.plan:
             step = line.step
             rows = model if step.role == "model" else human
             passes = list_passes(step)
             reader = step.model.without_label() if passes and step.model is not None else None
-            key = line.key or core.digest([step.stage, step.what, rows, reader])
+            key = line.key or (step.stage, step.what, rows, reader)
             if key in self._steps:
                 continue
             self._steps.add(key)

@@ -328,7 +328,7 @@ class Settings(_Part):
 
     def list_outside_paths(self) -> list[Path]:
         """List the files and folders outside the working directory that options name, links resolved."""
-        return sorted({path for text in _list_texts(self) if (path := _find_outside_path(text)) is not None})
+        return sorted({path for text in set(_iterate_texts(self)) if (path := _find_outside_path(text)) is not None})
 
 
 def build_tokens_spec(task: core.Task) -> ModelSpec | None:
@@ -428,16 +428,18 @@ def _count_tokens(name: str, length: object, counter: BackendSpec | None, task: 
     return max(1, round(int(words[1]) * measure_tokens_per_word(counter, task)))
 
 
-def _list_texts(value: object) -> Iterator[str]:
-    if isinstance(value, core.Spec):
-        value = vars(value)
-    if isinstance(value, Mapping):
-        value = [*value.values()]
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _list_texts(item)
-    elif isinstance(value, str | Path) and str(value):
-        yield str(value)
+def _iterate_texts(value: object) -> Iterator[str]:
+    waiting: list[Any] = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str | Path):
+            yield str(value)
+        elif isinstance(value, core.Spec):
+            waiting += vars(value).values()
+        elif isinstance(value, dict | Mapping):
+            waiting += value.values()
+        elif isinstance(value, list | tuple):
+            waiting += value
 
 
 @core.ask_once

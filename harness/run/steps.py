@@ -6,7 +6,7 @@ of the store, so that what is read and what is in its key cannot differ.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -50,8 +50,8 @@ class Step:
     metric: str | None = None  # what is measured
     shares_rows: bool = False
     """Whether it reads the rows that other numbers of examples have made, from the input `SHARED`."""
-    wider: tuple["Step", ...] = ()
-    """Steps whose artifacts have all of its files and more, and are as good where they are cached."""
+    list_wider: Callable[[], Sequence["Step"]] = tuple
+    """Returns steps whose artifacts have all of its files and more, and are as good where they are cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ class Executor:
 
     def _list_wider(self, step: Step) -> Iterator[storage.Entry]:
         """Yield the cached artifacts that have all files of a step and more."""
-        for other in step.wider:
+        for other in step.list_wider():
             recipe = self._identify(other)
             entry = self.session.store.find(recipe) if recipe is not None else None
             # What is cut for its vector alone is read whole for its losses, which gives other bits.

@@ -83,14 +83,14 @@ def test_a_step_reads_the_inputs_that_it_declares_and_they_are_made_before(tmp_p
 
 def test_what_gave_more_is_as_good_unless_texts_were_cut(tmp_path):
     make_executor(tmp_path).run(embed("whole", {"n": 2}))
-    narrow = replace(embed("part", {"n": 1}), wider=(embed("whole", {"n": 2}),))
+    narrow = replace(embed("part", {"n": 1}), list_wider=lambda: [embed("whole", {"n": 2})])
     run = make_executor(tmp_path)
     run.run(narrow)
     assert [(line.step.what, line.state) for line in run.plan] == [("part", "hit")]
     cut = replace(embed("cut", {"n": 3}), make=lambda folder, _: {**write("y", folder, {}), "truncated": 1})
     make_executor(tmp_path).run(cut)
     run = make_executor(tmp_path)
-    run.run(replace(embed("part", {"n": 4}), wider=(cut,)))
+    run.run(replace(embed("part", {"n": 4}), list_wider=lambda: [cut]))
     assert run.num_computed == 1
 
 
