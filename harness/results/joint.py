@@ -188,7 +188,7 @@ def read_vectors(results: Results, run: Run, need: core.Need, role: str) -> core
     rows = locate_verified_file(run.store, artifact, stages.get(stage, ""), results.damaged)
     if vectors is None or rows is None:
         raise _NoSpaceError("its embeddings are not stored")
-    ids, loaded = storage.RowFile(rows).ids, storage.load_vectors(vectors.path)
+    ids, loaded = storage.RowFile(rows).ids, storage.load_array(vectors.path / storage.VECTORS)
     if len(ids) != len(loaded):
         raise _NoSpaceError("its embeddings do not fit its texts")
     return core.Side(vectors.files[storage.VECTORS], ids, {need: loaded})

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,20 +83,6 @@ class FeatureTable:
         key = core.digest([source.role, str(rows), contents])
         return self.executor.session.read_side(key, load)
 
-    def read_feature(self, source: TextRows, need: core.Need, load: Callable[[Any], Any], otherwise: Any) -> Any:  # noqa: ANN401 - each kind has its own
-        """Return what is read of one feature; in a plan of a feature that is not there, the other value."""
-        feature = self._get_feature(source, need)
-
-        def load_feature(rows: Path) -> Any:  # noqa: ANN401
-            def load_content(path: Path) -> Any:  # noqa: ANN401
-                return load(feature.load(path, rows))
-
-            if isinstance(feature.content, Step | File):
-                return self.executor.read_artifact(feature.content, load_content, otherwise)
-            return load_content(rows)
-
-        return self.executor.read_artifact(source.rows, load_feature, otherwise)
-
     def declare(self, requests: Sequence[tuple[TextRows, Sequence[core.Need]]], decoder: Decoder | None) -> list[Step]:
         """Declare all needed features of each source; `decoder` is the resolved one whose Q is measured."""
         if self.models.features:  # also where no metric asks for vectors
@@ -133,7 +119,12 @@ class FeatureTable:
         alike = [need for need in needs if need.kind in ("token_nll", "embeddings")]
         steps = self.declare([(human, (_FOR_DECODER, *alike))], None)
         self.executor.run(*steps)
-        resolved = self.read_feature(human, _FOR_DECODER, lambda nll: decoder.resolve(compute_perplexity(nll)), decoder)
+        nll = self._get_feature(human, _FOR_DECODER)
+
+        def resolve(path: Path) -> Decoder:
+            return decoder.resolve(compute_perplexity(nll.load(path, path)))
+
+        resolved = self.executor.read_artifact(cast("File", nll.content), resolve, decoder)
         return resolved, steps[0] if resolved.needs_human_ppl else None
 
     def _get_feature(self, source: TextRows, need: core.Need) -> LazyFeature:
@@ -296,7 +287,7 @@ class FeatureTable:
         facts = {**options.facts(), "stored_ids": stored_ids, "size": size}
         inputs = {"scorer": partial(digest_model, spec), **_get_chat(source, spec)}
         step = _make_step(source, "gradients", options.title + self._name_model(spec), facts, inputs, write, spec)
-        return LazyFeature(step, lambda path, _: storage.load_vectors(path))
+        return LazyFeature(step, lambda path, _: storage.load_array(path / storage.VECTORS))
 
     def _declare_q(self, source: TextRows, need: core.Need, decoder: Decoder | None) -> LazyFeature:
         """Declare the statistics of the decoder's Q on a source, or the token NLL under Q."""

@@ -337,4 +337,5 @@ def _load_pass(folder: Path, text_pass: TextPass) -> ReadRows:
         if text_pass.ranks:
             rank = storage.load_ragged(folder, RANK).values.astype(np.float64)
             scores = core.Ragged(np.stack([scores.values, rank], axis=1), scores.offsets)
-    return ReadRows(scores, storage.load_vectors(folder) if text_pass.embedder is not None else None)
+    vectors = storage.load_array(folder / storage.VECTORS) if text_pass.embedder is not None else None
+    return ReadRows(scores, vectors)

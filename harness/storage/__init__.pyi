@@ -5,7 +5,6 @@ from .artifacts import (
     load_ragged as load_ragged,
     load_result as load_result,
     load_result_arrays as load_result_arrays,
-    load_vectors as load_vectors,
     save_array as save_array,
     save_next_token as save_next_token,
     save_ragged as save_ragged,

@@ -26,11 +26,6 @@ def load_ragged(folder: Path, prefix: str = "") -> core.Ragged:
     return core.Ragged(load_array(folder / f"{prefix}values.npy"), load_array(folder / f"{prefix}offsets.npy"))
 
 
-def load_vectors(folder: Path) -> np.ndarray[Any, Any]:
-    """Read the vectors or sketches of an artifact."""
-    return load_array(folder / VECTORS)
-
-
 def save_array(path: Path, array: np.ndarray[Any, Any]) -> None:
     """Write one `.npy` file atomically."""
     with core.open_for_replacement(path, "wb") as handle:
