@@ -1,12 +1,12 @@
 from .axes import collect_axes as collect_axes, derive_system_name as derive_system_name
 from .forecast import Forecast as Forecast, Rates as Rates, forecast_plans as forecast_plans, read_rates as read_rates
+from .judgment_run import run_judgments as run_judgments
 from .measure import compute_metric as compute_metric
 from .pipeline import (
     RunTexts as RunTexts,
     make_texts as make_texts,
     plan as plan,
     run as run,
-    run_judgments as run_judgments,
     select_metrics_for_file as select_metrics_for_file,
 )
 from .players import JudgmentSource as JudgmentSource, check_players as check_players, identify_texts as identify_texts

@@ -5,26 +5,26 @@ metrics, record.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from openended.harness import core
 from openended.harness.run.axes import collect_axes
 from openended.harness.run.checks import check_dataset, check_judgments, check_request
 from openended.harness.run.dataset import Dataset, declare_dataset
-from openended.harness.run.facts import FactOptions, describe_columns, digest_texts
+from openended.harness.run.facts import FactOptions, digest_texts
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.generate import declare_generation, may_reason
-from openended.harness.run.measure import Measurement, MeasureStage, compute_metric, describe_result
+from openended.harness.run.measure import Measurement, MeasureStage
 from openended.harness.run.notes import list_notes, remark_on_batches, remark_on_device, resolve_units
 from openended.harness.run.run_record import Outcome, write_explanations, write_record
 from openended.harness.run.session import Session
-from openended.harness.run.settings import RunModels, Settings
-from openended.harness.run.steps import Executor, Inputs, Step, TextRows
-from openended.harness.storage import RowFile, load_result, save_result
+from openended.harness.run.settings import Settings
+from openended.harness.run.steps import Executor, Step, TextRows
+from openended.harness.storage import RowFile
 from openended.metrics.families import TwoSample
 
 if TYPE_CHECKING:
@@ -232,55 +232,3 @@ def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Set
     able = list_metrics_for_file(path, columns)
     names, _ = read_rows(path, columns)
     return replace(settings, metrics=tuple(metric for metric in able if metric.scores_without_run(names)) or able)
-
-
-def run_judgments(settings: Settings, session: Session, overrides: Sequence[str] = ()) -> Outcome:
-    """Score a file of judgments and write the run record.
-
-    Raises:
-        DataError: If the file is missing or a row is wrong.
-        UndefinedMetric: If a metric has no value on these judgments.
-        SpecError: If the user typed a system, which nothing reads.
-    """
-    from openended.harness.run.players import JudgmentSource
-    from openended.metrics.judgments import check_judgments_file
-
-    judgments = JudgmentSource.from_settings(settings)
-    path, columns, players = judgments.file, judgments.options.columns, judgments.options.human_players
-    check_judgments_file(path)
-    typed = dict.fromkeys(word.lstrip("+~").partition("=")[0] for word in overrides)
-    if unused := [option for option in typed if option.partition(".")[0] in ("task", "model", "decoder")]:
-        names = ",".join(metric.name for metric in settings.metrics)
-        raise core.SpecError(
-            f"{', '.join(unused)}: no effect, because metric=[{names}] scores the file of judgments alone; leave "
-            f"{'it' if len(unused) == 1 else 'them'} out, or add a metric of the texts, as metric=[{names},distinct_n]"
-        )
-    executor = Executor(session, plan_only=settings.plan_only)
-    sha = judgments.digest()
-    steps: dict[core.Metric, Step] = {}
-    for metric in settings.metrics:
-        if not isinstance(metric, core.JudgmentMetric):
-            raise core.UndefinedMetric(f"{metric.name} needs texts, not judgments")
-
-        def write(folder: Path, _: Inputs, metric: core.JudgmentMetric = metric) -> Mapping[str, Any]:
-            scored, features = metric.from_file(path, columns, players)
-            with_columns = replace(features, facts={**features.facts, **describe_columns(columns)})
-            return save_result(folder, compute_metric(scored, with_columns, core.Plan(settings.intervals)))
-
-        spec = {"metric": core.canonicalize(metric), "system": "judgments", "file": path.name}
-        if settings.intervals:
-            spec["intervals"] = [settings.intervals, core.RESAMPLING_VERSION]
-        what = f"{metric.name} {path.name}"
-        step = Step("measure", what, "model", spec, {"judgments": sha}, write, metric=metric.name)
-        executor.run(step)
-        if reason := executor.reasons.get(step):
-            raise core.UndefinedMetric(f"{path.name}: {metric.name} has no value: {reason}")
-        steps[metric] = step
-    if settings.plan_only:
-        return Outcome(settings.outputs_dir, 0, tuple(executor.plan))
-    entries = {metric: executor.get(step) for metric, step in steps.items()}
-    results = [describe_result("model", m, load_result(e.path), e.name) for m, e in entries.items()]
-    alone = replace(settings, decoder=None, models=RunModels(model=None, scorer=None, embedder=None))
-    axes = collect_axes(alone, fingerprint=sha)
-    folder = write_record(alone, executor, results, axes=axes, task=sha, notes=(), overrides=overrides)
-    return Outcome(folder, executor.num_computed, tuple(executor.plan))
