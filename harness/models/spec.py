@@ -330,7 +330,6 @@ class ModelSpec(BackendSpec):
         path = self.find_file(name, optional=True)
         return _read_json(path, kind) if path is not None and path.is_file() else None
 
-    @core.ask_once
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
         self.check_adapter()
         return find_refusal(self.config()) or super().cannot(ability, decoder)

@@ -29,6 +29,16 @@ from tests.helpers import change_settings, openended, write_jsonl
 METRICS = "metric=[frechet,gen_ppl,ppl,zipf]"
 
 
+def test_a_plan_within_which_answers_are_kept_is_the_same_plan(tmp_path):
+    """Also of a decoder whose options have no hash."""
+    for words in (ONE_MODEL, (*ONE_MODEL, "decoder=contrastive_decoding")):
+        made = settings(tmp_path, *words, METRICS)
+        with core.keep_answers():
+            kept = [plan(made, open_session(tmp_path)) for _ in range(2)]
+        alone = plan(made, open_session(tmp_path))
+        assert [[line.key for line in each.plan] for each in kept] == [[line.key for line in alone.plan]] * 2
+
+
 def test_a_plan_lists_what_a_run_makes_and_counts_are_of_artifacts(tmp_path):
     made, session = settings(tmp_path, *ONE_MODEL, METRICS), open_session(tmp_path)
     before = plan(made, session)
