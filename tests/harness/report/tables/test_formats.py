@@ -268,6 +268,17 @@ def test_systems_are_named_as_in_an_article(label, printed):
     assert latex.write_label(label).replace("\u00a0", " ") == printed
 
 
+def test_widths_count_outer_headings_and_small_letters_as_a_compiler_does():
+    heads = [
+        make_quantity(f"m{i}", f"m{i}", "M") | {"levels": ("an outer heading of two narrow columns", "M")}
+        for i in (0, 1)
+    ]
+    grid = lay_out(print_rows(heads, [("x", "model", (0.5, 0.25))]))
+    assert grid.measure(range(2)) > latex.estimate_points("an outer heading of two narrow columns")
+    grid = lay_out(wide(2))
+    assert 0.9 < grid.measure(range(2), latex.SMALL) / grid.measure(range(2)) < 1, "uncertainties are as small in both"
+
+
 def test_metrics_become_rows_where_the_columns_do_not_fit():
     text = to_latex(wide(17, rows=2))
     assert text.count(r"\begin{tabular}") == text.count(r"\begin{table}") == 1
