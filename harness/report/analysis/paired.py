@@ -108,6 +108,30 @@ def correct_by_holm(p_values: Mapping[K, float], tests: int = 0) -> dict[K, floa
     return corrected
 
 
+def correct_best_p_values(p_values: Mapping[K, float], systems: int) -> dict[K, float]:
+    """Correct the p-values of the best of some systems against others: which one is best is known only from the data.
+
+    The smaller one of Holm's method over all pairs of systems, of which those without the best count as not
+    significant, and of Tukey's (1953): the probability that any two of so many equal systems differ as significantly.
+    """
+    corrected = correct_by_holm(p_values, math.comb(systems, 2))
+    return {at: min(p, compute_range_p_value(p_values[at], systems)) for at, p in corrected.items()}
+
+
+def compute_range_p_value(p_value: float, systems: int) -> float:
+    """Return the probability that some pair of equal systems has at most this p-value, if all errors are alike.
+
+    >>> round(compute_range_p_value(0.0102, 4), 4)  # a studentized range of 3.633
+    0.05
+    """
+    from scipy.special import ndtr, ndtri
+
+    lowest = np.linspace(-9, 9, 1801)  # the value of the lowest system, in standard errors
+    within = ndtr(lowest - math.sqrt(2) * ndtri(p_value / 2)) - ndtr(lowest)  # of another one, above it by no more
+    density = systems * np.exp(-(lowest**2) / 2) / math.sqrt(2 * math.pi)
+    return max(p_value, 1 - float(np.trapezoid(density * within ** (systems - 1), lowest)))
+
+
 def compare_values(
     results: Results, items: Sequence[SystemValue], a: SystemValue | None, b: SystemValue | None
 ) -> SystemComparison | None:

@@ -15,6 +15,7 @@ from openended.harness.core import DataError, format_duration, suggest
 from openended.harness.report.analysis.paired import (
     LEVEL,
     Z,
+    compute_range_p_value,
     compute_student_quantile,
     estimate_difference,
     estimate_middle,
@@ -70,7 +71,7 @@ def compute_resolution(
 ) -> float:
     """Return the smallest difference at which a table of so many systems separates the best from its nearest rival.
 
-    It does so with 80 % power if all other systems are separated: the rival is the last of Holm's order. If a target is
+    It does so with 80 % power if all other systems are separated: the rival is the last one tested. If a target is
     best, the difference is that of the distances to it. Both values must then differ, as must their middle and the
     target. The smaller of these is the difference of the distances; the other exceeds it by twice the smaller distance.
     NaN if it is unknown.
@@ -89,7 +90,9 @@ def compute_resolution(
         tests = [(errors, 0.0 if is_one_side else excess), (middle_errors, excess if is_one_side else 0.0)]
     if not all(error > 0 for (error, _), _ in tests):
         return math.nan
-    level = LEVEL / (math.comb(systems, 2) - systems + 2)
+    steps = 1 << 52  # bisection: scipy.optimize would take longer to import than all of this
+    tukey = bisect(range(steps), LEVEL, key=lambda step: compute_range_p_value(step / steps, systems)) / steps
+    level = max(LEVEL / (math.comb(systems, 2) - systems + 2), tukey)
     limits = [compute_student_quantile(dof, 1 - level) for (_, dof), _ in tests]
 
     def compute_power(difference: float) -> float:
@@ -101,7 +104,6 @@ def compute_resolution(
 
     bounds = zip(tests, limits, strict=True)
     most = 4 * max(error * (limit + compute_student_quantile(df, 0.8)) for ((error, df), _), limit in bounds)
-    steps = 1 << 52  # bisection: scipy.optimize would take longer to import than all of this
     return bisect(range(steps), POWER, key=lambda step: compute_power(step / steps * most)) / steps * most
 
 

@@ -3,8 +3,8 @@
 An analysis turns results into a frame; `pivot.build_table` turns a frame into a table as a layout says.
 
 Which value is best is known only from the data, so any two systems may turn out to be the two that are compared. The
-p-values behind bold cells are therefore corrected for all pairs of systems: by Holm's method, where the pairs without
-the best count as not significant. Among equal systems, in at most 5 % of columns one of them is not marked.
+p-values behind bold cells are therefore corrected for all pairs of systems (`correct_best_p_values`). Among equal
+systems, in at most 5 % of columns one of them is not marked.
 """
 
 import math
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from openended.harness.core import OUT_OF_DOMAIN
-from openended.harness.report.analysis.paired import LEVEL, compute_margin_p_value, correct_by_holm
+from openended.harness.report.analysis.paired import LEVEL, compute_margin_p_value, correct_best_p_values
 from openended.harness.results import SystemValue, orient
 
 DASH = "–"
@@ -30,8 +30,8 @@ DAGGER = "†"  # marks the headings of columns that should not be trusted
 NoteKind = Literal["warning", "remark", "rule"]
 BoldRule = Literal["", "tests", "intervals", "printed", "reference", "seeds"]
 BOLD: Mapping[BoldRule, str] = {
-    "tests": "best, or not separated from it by a paired test (Holm over all pairs, p ≥ 0.05)",
-    "intervals": "best, or not separated from it by the intervals (Holm over all pairs, p ≥ 0.05)",
+    "tests": "best, or not separated from it by a paired test (corrected for all pairs, p ≥ 0.05)",
+    "intervals": "best, or not separated from it by the intervals (corrected for all pairs, p ≥ 0.05)",
     "printed": "best printed value (not tested)",
     "reference": "what the others are compared with",
     "seeds": "nothing, since no test compares these means (intervals=200 adds one; ↑ and ↓ have one from 6 seeds on)",
@@ -335,7 +335,7 @@ def mark_best(cells: Sequence[Cell], compare: Comparison | None = None, *, teste
     if tested:
         tests["tests"] = {at: compare(cells[at], cells[best]) for at in others} if compare is not None else {}
         tests["intervals"] = {at: _compare_intervals(cells[at], cells[best]) for at in others}
-    corrected = {rule: correct_by_holm(p_values, math.comb(len(costs), 2)) for rule, p_values in tests.items()}
+    corrected = {rule: correct_best_p_values(p_values, len(costs)) for rule, p_values in tests.items()}
     rule: BoldRule = next((rule for rule in tests if corrected[rule]), "printed")
     p_values = corrected.get(rule, {})
     if rule == "printed" and tested and any(cells[at].n > 1 for at in costs):

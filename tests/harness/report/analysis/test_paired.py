@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from scipy import stats
 
 from openended.harness.core import DataError, Features, Ragged, Side, SpecError
 from openended.harness.core.resampling import Plan, Replicates
@@ -68,6 +69,19 @@ def test_holm_is_the_definition(p_values):
         assert corrected >= expected[p] - 1e-12
         assert corrected >= p
     assert [c for _, c in sorted(zip(p_values, got, strict=True))] == sorted(got)
+
+
+@pytest.mark.parametrize("systems", [2, 3, 10, 40])
+def test_the_best_of_some_systems_is_compared_by_their_studentized_range(systems):
+    """Or by Holm's method, which allows more for the last of few systems."""
+    for p_value in (0.2, 0.01, 1e-5):
+        span = math.sqrt(2) * stats.norm.isf(p_value / 2)
+        expected = stats.studentized_range.sf(span, systems, np.inf)
+        assert paired.compute_range_p_value(p_value, systems) == pytest.approx(expected, rel=1e-6)
+    p_values = {"a": 0.008, "b": 0.012, "c": math.nan}
+    holm = paired.correct_by_holm(p_values, math.comb(systems, 2))
+    corrected = paired.correct_best_p_values(p_values, systems)
+    assert corrected == {at: min(p, paired.compute_range_p_value(p_values[at], systems)) for at, p in holm.items()}
 
 
 def test_examples_where_there_are_any_else_seeds(tmp_path):
@@ -429,7 +443,7 @@ def test_bold_is_what_the_tests_do_not_separate_from_the_best(tmp_path, kind):
     table, best = best_rows(results)
     assert best == {"ancestral", "nucleus p=0.95"}, "greedy is separated, the other two differ by noise alone"
     (line,) = table.explain_bold()
-    assert line == "Bold: best, or not separated from it by a paired test (Holm over all pairs, p ≥ 0.05)."
+    assert line == "Bold: best, or not separated from it by a paired test (corrected for all pairs, p ≥ 0.05)."
     assert best_rows(results, uncertainty="interval")[1] == best
 
 
