@@ -92,12 +92,6 @@ def _calibrate(share: float, expected: F64) -> float:
     return float(np.searchsorted(expected, share - 1e-12) / len(expected))
 
 
-def _calibrate_beyond(share: float, expected: F64) -> float:
-    """Do the same for a replicate, which goes on in a straight line where more is covered than all good texts would."""
-    beyond = max(share - float(expected[-1]), 0.0) / float(expected[-1] - expected[-2])
-    return _calibrate(share, expected) + beyond / len(expected)
-
-
 @core.metric
 class ClippedDensityCoverage(TwoSample):
     """k-NN fidelity and diversity that fall linearly with the share of bad texts, by an embedder."""
@@ -144,7 +138,9 @@ class ClippedDensityCoverage(TwoSample):
             out["clipped_density"][number] = model_share / human_share if human_share else np.nan
             inside = in_model[near.other] & (near.apart < radius[near.ball])
             covered = self._clip_counts(near.ball[inside], in_human)
-            out["clipped_coverage"][number] = _calibrate_beyond(covered, expected)
+            # In a straight line where more is covered than all good texts would.
+            beyond = max(covered - float(expected[-1]), 0.0) / float(expected[-1] - expected[-2])
+            out["clipped_coverage"][number] = _calibrate(covered, expected) + beyond / len(expected)
         return out
 
     def _clip_counts(self, points: I64, in_side: Mask) -> float:

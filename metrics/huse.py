@@ -305,7 +305,9 @@ def draw_curve(
         if not of_raters:
             scores = _score(columns, rng.choice(rated.n, size=size, replace=False), rule)
             return [scores["huse"], scores["huse_q"], scores["huse"]]
-        replicates = columns | {"judgments": _subsample_means(rated.ratings, size, rng)}
+        shuffled = np.where(np.isnan(rated.ratings), np.inf, rng.random(rated.ratings.shape)).argsort(axis=1)
+        picked = np.take_along_axis(rated.ratings, shuffled[:, :size], axis=1)  # all where there are fewer
+        replicates = columns | {"judgments": np.nanmean(picked, axis=1)}
         plain = _score(replicates, np.arange(rated.n), rule)
         again = _score(replicates, rng.integers(rated.n, size=rated.n), rule)
         return [plain["huse"], plain["huse_q"], again["huse"]]
@@ -319,13 +321,6 @@ def draw_curve(
         band = [np.nan] * 2 if is_rare else np.quantile(finite[2], [(1 - level) / 2, (1 + level) / 2])
         rows.append([*means, *band])
     return Curve(np.asarray(sizes, dtype=np.int64), *np.array(rows).T)
-
-
-def _subsample_means(ratings: F64, count: int, rng: np.random.Generator) -> F64:
-    """Mean of `count` ratings per text, drawn without replacement; all of them where there are fewer."""
-    order = np.argsort(np.where(np.isnan(ratings), np.inf, rng.random(ratings.shape)), axis=1)[:, :count]
-    means: F64 = np.nanmean(np.take_along_axis(ratings, order, axis=1), axis=1)
-    return means
 
 
 @core.metric

@@ -40,8 +40,12 @@ def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: floa
 
 
 def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups, threshold: float) -> dict[str, F64]:
-    values = families.average_pairs(embeddings, prompts, lambda cosine: cosine, lambda cosine: cosine > threshold)
-    return dict(zip(("prompt_similarity", "similar_share"), values, strict=True))
+    out = {name: np.zeros(len(prompts)) for name in ("prompt_similarity", "similar_share")}
+    for at, cosine in families.cosines(embeddings, prompts):
+        pairs = cosine[:, ~np.eye(cosine.shape[1], dtype=np.bool_)]
+        out["prompt_similarity"][at] = pairs.mean(axis=1)
+        out["similar_share"][at] = (pairs > threshold).mean(axis=1)
+    return out
 
 
 def _compare_prompts(embeddings: Floats, prompts: PromptGroups) -> float:

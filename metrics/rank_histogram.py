@@ -123,4 +123,5 @@ class RankHistogram(PermutationMetric):
             powers = (self.order - 1) * (np.log(ratios) - np.log(ratios).max())
             share = np.exp(powers) / (q / q.sum() @ np.exp(powers))
             adds = self.order / (self.order - 1) * (share - 1)
-        return replace(self.test(features, prepared, divide_known(model @ adds, model.sum(axis=1))), arrays=arrays)
+        result = self.test(features, prepared, divide_known(model @ adds, model.sum(axis=1)))
+        return replace(result, arrays={**result.arrays, **arrays})

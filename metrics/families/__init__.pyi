@@ -21,7 +21,6 @@ from .samples_per_prompt import (
     PromptValues as PromptValues,
     SamplesMetric as SamplesMetric,
     SamplesTextMetric as SamplesTextMetric,
-    average_pairs as average_pairs,
     cosines as cosines,
     prompts_of as prompts_of,
     unit_rows as unit_rows,

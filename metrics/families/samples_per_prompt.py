@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -329,16 +329,6 @@ def cosines(embeddings: Floats, prompts: PromptGroups) -> Iterator[tuple[I64, F6
             part = at[start : start + step]
             units = unit_rows(rows[part.ravel()]).reshape(*part.shape, -1)
             yield of_size[start : start + step], np.clip(units @ units.transpose(0, 2, 1), -1.0, 1.0)
-
-
-def average_pairs(embeddings: Floats, prompts: PromptGroups, *statistics: Callable[[F64], NDArray[Any]]) -> list[F64]:
-    """Return for each prompt the mean of each statistic of the cosines of its pairs of different texts, shape (p,)."""
-    out = [np.zeros(len(prompts)) for _ in statistics]
-    for at, cosine in cosines(embeddings, prompts):
-        pairs = cosine[:, ~np.eye(cosine.shape[1], dtype=np.bool_)]
-        for values, statistic in zip(out, statistics, strict=True):
-            values[at] = statistic(pairs).mean(axis=1)
-    return out
 
 
 @dataclass(frozen=True, kw_only=True)

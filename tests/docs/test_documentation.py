@@ -57,6 +57,14 @@ def test_pages_of_the_site_are_generated_and_their_links_resolve():
     assert not [f"{name} → {path}" for name, path in targets if path not in pages and not (DOCS / path).exists()]
 
 
+def test_the_page_of_a_metric_without_a_written_one_is_the_docstring_of_its_module(tmp_path, monkeypatch):
+    site = importlib.import_module("scripts.site.generate")
+    monkeypatch.setattr(site, "DOCS", tmp_path)
+    page = site.format_metric_page("length", load_members("metric")["length"])
+    assert page.startswith("# length\n\nLength of the texts, and the share of texts cut at the length limit.\n")
+    assert "| range | 0 to ∞; `hit_limit`: 0 to 1 |" in page
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_notebook_runs(tmp_path):

@@ -9,7 +9,8 @@
 
 If the human value h is the target, the test is whether the two *values* differ. Their *distances* to h are equal where
 a = b and where (a + b) / 2 = h; `nearer` is the larger of the two p-values, a test at its level everywhere (Berger
-1982; Miles and Chambaz 2021). Further sources: Good 2005, "Permutation, parametric and bootstrap tests"; Holm 1979.
+1982; Miles and Chambaz 2021). Further sources: Good 2005, "Permutation, parametric and bootstrap tests"; Holm 1979;
+Tukey 1953, "The problem of multiple comparisons".
 """
 
 import dataclasses

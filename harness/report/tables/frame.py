@@ -31,7 +31,10 @@ NoteKind = Literal["warning", "remark", "rule"]
 BoldRule = Literal["", "tests", "intervals", "printed", "reference", "seeds"]
 BOLD: Mapping[BoldRule, str] = {
     "tests": "best, or not separated from it by a paired test (corrected for all pairs, p ≥ 0.05)",
-    "intervals": "best, or not separated from it by the intervals (corrected for all pairs, p ≥ 0.05)",
+    "intervals": (
+        "best, or not separated from it by the intervals, as if each had its own prompts (corrected for all pairs, "
+        "p ≥ 0.05; on the same prompts about 1 % of equal systems are separated)"
+    ),
     "printed": "best printed value (not tested)",
     "reference": "what the others are compared with",
     "seeds": "nothing, since no test compares these means (intervals=200 adds one; ↑ and ↓ have one from 6 seeds on)",
