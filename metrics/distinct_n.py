@@ -126,18 +126,15 @@ class DistinctN(families.TextMetric):
         values = {f"distinct_{order}": _compute_share(index, order, self.variant) for order in self.orders}
         families.require_defined(values, "all texts are shorter than the smallest order")
         primary = f"distinct_{2 if 2 in self.orders else self.orders[0]}"
-        rows = {f"distinct_{order}": self._explain_rows(prepared.index, order) for order in self.orders}
+        # Of each text alone, or of pooled texts the share of n-grams that no other text has.
+        is_by_text = self.variant in ("per_doc", "simctg")
+        compute_rows = statistics.compute_distinct_shares if is_by_text else _compute_unshared_shares
+        rows = {f"distinct_{order}": compute_rows(prepared.index, order) for order in self.orders}
         if self.variant == "ngd":
             values["ngram_diversity"] = float(np.nansum(list(values.values())))
             rows["ngram_diversity"] = np.sum(list(rows.values()), axis=0)
             primary = "ngram_diversity"
         return self.report(features, prepared, primary, values, rows)
-
-    def _explain_rows(self, index: NgramIndex, order: int) -> F64:
-        """Return the share of different n-grams of each text, or of pooled texts those that no other text has."""
-        if self.variant in ("per_doc", "simctg"):
-            return statistics.compute_distinct_shares(index, order)
-        return _compute_unshared_shares(index, order)
 
     def score(self, prepared: families.Corpus, human: Weights, model: Weights, /) -> dict[str, F64]:
         """Count the distinct n-grams of sets of texts; n-grams that cross joined texts are left out."""

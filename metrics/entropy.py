@@ -62,8 +62,8 @@ def _compute_corpus_entropy(index: NgramIndex, order: int) -> float:
     return max(0.0, math.log(level.total) - float(np.sum(counts * np.log(counts))) / level.total)
 
 
-def _compute_subset_entropies(index: NgramIndex, order: int, subsets: Weights) -> F64:
-    """Compute the entropy of all n-grams of each subset, nats, shape (subsets,)."""
+def _compute_subset_entropies(index: NgramIndex, order: int, subsets: Weights, scale: float) -> F64:
+    """Compute the entropy of all n-grams of each subset, nats times the scale, shape (subsets,)."""
     total = weigh(subsets, index.sizes(order))
     weighted = np.zeros_like(total)
     for counts in iterate_counts(index, order, subsets):
@@ -71,7 +71,7 @@ def _compute_subset_entropies(index: NgramIndex, order: int, subsets: Weights) -
         terms[1:] *= np.log(terms[1:])
         weighted += terms[counts].sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.maximum(np.log(total) - weighted / total, 0.0)
+        return scale * np.maximum(np.log(total) - weighted / total, 0.0)
 
 
 @metric
@@ -119,8 +119,5 @@ class Entropy(TextMetric):
             name: core.average(column, model) for name, column in self._measure_texts(prepared).items()
         }
         for n in self.orders:
-            values[f"entropy_{n}"] = partial(self._score_corpus, prepared, n, model)
+            values[f"entropy_{n}"] = partial(_compute_subset_entropies, prepared.index, n, model, self._scale)
         return values
-
-    def _score_corpus(self, corpus: Corpus, order: int, subsets: Weights) -> F64:
-        return self._scale * _compute_subset_entropies(corpus.index, order, subsets)
