@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Scheme, Weights, check_arguments, metric, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, Scheme, check_arguments, metric, ranged
 from openended.metrics._embeddings.blocks import check_sides, scale_rows
 from openended.metrics._mauve import quantizers, scores as mauve_scores
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName, Training, UnitNorm
@@ -137,13 +137,13 @@ class Mauve(Quantized):
             )
         if len(human) != len(model):
             notes.append(f"the sides differ in size (human {len(human)}, model {len(model)}); k follows the smaller")
-        result = self.average_cells(features, prepared, self._score_cells)
+        result = super().evaluate(features, prepared)
         distinguishing = find_distinguishing_cells(human, model, cells)
         arrays = {**result.arrays, "human_cells": np.asarray(cells.human, dtype=np.int64), **distinguishing}
         primary, rows = PRIMARY[self.summary], result.per_example["mauve"]
         return replace(result, primary=primary, per_example={primary: rows}, arrays=arrays, notes=tuple(notes))
 
-    def _score_cells(self, cells: CellCounts) -> tuple[dict[str, float], dict[str, NDArray[Any]]]:
+    def score_cells(self, cells: CellCounts) -> tuple[dict[str, float], dict[str, NDArray[Any]]]:
         scores = mauve_of_cells(
             human=cells.human, model=cells.model, num_buckets=cells.count, smoothing=self.smoothing,
             seen_only=quantizers.counts_seen_cells(self.quantizer), **self._curve_options,
@@ -155,10 +155,7 @@ class Mauve(Quantized):
         values |= mauve_scores.histogram_values(scores, *sizes, self.lambdas, self.smoothing)
         return values, {f"{name}s": scores[name] for name in ("divergence_curve", "human_hist", "model_hist")}
 
-    def score(self, prepared: Clusterings, human: Weights, model: Weights, /) -> dict[str, F64]:
-        return self.weigh_cells(prepared, human, model, self._score_histograms)
-
-    def _score_histograms(self, p: F64, q: F64, sizes: tuple[int, int], parts: tuple[F64, F64]) -> dict[str, F64]:
+    def score_histograms(self, p: F64, q: F64, sizes: tuple[int, int], parts: tuple[F64, F64]) -> dict[str, F64]:
         return mauve_scores.resample_mauve(
             p, q, *sizes, lambdas=self.lambdas, smoothing=self.smoothing, parts=parts, **self._curve_options
         )

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from openended.harness.core import F64, Features, MetricResult, Weights, check_arguments, metric, ranged
+from openended.harness.core import F64, Features, MetricResult, check_arguments, metric, ranged
 from openended.metrics._mauve.scores import HALF_ANGLES, best_f, histogram, precision_recall
 from openended.metrics.families import CellCounts, Clusterings, Quantized, Values
 
@@ -64,20 +64,15 @@ class PrecisionRecallCurve(Quantized):
 
     def evaluate(self, features: Features, prepared: Clusterings) -> MetricResult:
         """Average over the clustering seeds; the curve is that of the first."""
-        result = self.average_cells(features, prepared, self._score_cells)
+        result = super().evaluate(features, prepared)
         first = {name: result.arrays[name][0] for name in ("precision", "recall")}
         return replace(result, arrays={**result.arrays, **first})
 
-    def score(self, prepared: Clusterings, human: Weights, model: Weights, /) -> dict[str, F64]:
-        return self.weigh_cells(prepared, human, model, _score_histograms)
-
-    def _score_cells(self, cells: CellCounts) -> tuple[dict[str, float], dict[str, F64]]:
+    def score_cells(self, cells: CellCounts) -> tuple[dict[str, float], dict[str, F64]]:
         p, q = histogram(cells.human, cells.count), histogram(cells.model, cells.count)
         curve = precision_recall_curve(human_hist=p, model_hist=q, num_angles=self.num_angles)
         return {"f8": curve.f8, "f1_8": curve.f1_8}, {"precision": curve.precision, "recall": curve.recall}
 
-
-def _score_histograms(p: F64, q: F64, sizes: tuple[int, int], parts: tuple[F64, F64]) -> dict[str, F64]:
-    del sizes, parts  # nothing is smoothed
-    precision, recall = precision_recall(p, q, HALF_ANGLES)
-    return {"f8": best_f(precision, recall, 8), "f1_8": best_f(precision, recall, 1 / 8)}
+    def score_histograms(self, p: F64, q: F64, sizes: tuple[int, int], parts: tuple[F64, F64]) -> dict[str, F64]:
+        precision, recall = precision_recall(p, q, HALF_ANGLES)
+        return {"f8": best_f(precision, recall, 8), "f1_8": best_f(precision, recall, 1 / 8)}

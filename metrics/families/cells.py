@@ -1,5 +1,6 @@
 """Base class of metrics of cell histograms, averaged over clusterings."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -34,21 +35,14 @@ class CellCounts:
 
 
 Clusterings = tuple[CellCounts, ...]
-ScoreCells = Callable[[CellCounts], tuple[Mapping[str, float], Mapping[str, NDArray[Any]]]]
-"""Returns the values of one clustering, with all digits, and arrays for the figures."""
-ScoreHistograms = Callable[[F64, F64, tuple[int, int], tuple[F64, F64]], Mapping[str, F64]]
-"""Returns the values of each pair of rows of human and model histograms, shape (draws, cells).
-
-A row is of a part, shape (draws,), of the texts of its side, whose numbers are given before.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quantized(TwoSample):
     """A metric of the cells that both sides' embeddings fall into, averaged over consecutive clustering seeds.
 
-    `prepare` returns the cell of every text in each clustering; `evaluate` uses `average_cells`, and `score`
-    `weigh_cells`, which make the histograms.
+    `prepare` returns the cell of every text in each clustering. A metric has `score_cells` for its value and
+    `score_histograms` for weighted sets of texts.
     """
 
     resampling: ClassVar[core.Scheme] = "near_halves"
@@ -133,17 +127,27 @@ class Quantized(TwoSample):
         parts = [cluster(seed)(rows) for seed in range(self.seed, self.seed + seeds)]
         return [tuple(CellCounts(cells[-1], cells[at], count) for cells in parts) for at in range(len(rows) - 1)]
 
-    def average_cells(self, features: Features, prepared: Clusterings, score: ScoreCells) -> MetricResult:
-        scored = [score(cells) for cells in prepared]
+    @abstractmethod
+    def score_cells(self, cells: CellCounts) -> tuple[Mapping[str, float], Mapping[str, NDArray[Any]]]:
+        """Return the values of one clustering, with all digits, and arrays for the figures."""
+
+    @abstractmethod
+    def score_histograms(self, p: F64, q: F64, sizes: tuple[int, int], parts: tuple[F64, F64]) -> Mapping[str, F64]:
+        """Return the values of each pair of rows of human and model histograms, shape (draws, cells).
+
+        A row is of a part, shape (draws,), of the texts of its side, whose numbers are `sizes`.
+        """
+
+    def evaluate(self, features: Features, prepared: Clusterings) -> MetricResult:
+        """Average the values over the clusterings; a text's number is how much fuller of model texts its cell is."""
+        scored = [self.score_cells(cells) for cells in prepared]
         values = {name: np.array([of[name] for of, _ in scored]) for name in scored[0][0]}
         arrays = {name: _stack([of[name] for _, of in scored]) for name in scored[0][1]}
         primary = next(iter(values))
         rows = {primary: align_values(features.model, np.mean([_compare_cells(cells) for cells in prepared], axis=0))}
         return self.result(features, primary, values, arrays=arrays, per_example=rows)
 
-    def weigh_cells(
-        self, prepared: Clusterings, human: core.Weights, model: core.Weights, score: ScoreHistograms
-    ) -> dict[str, F64]:
+    def score(self, prepared: Clusterings, human: core.Weights, model: core.Weights, /) -> dict[str, F64]:
         """Return the mean values of the clusterings with weighted texts."""
         sums: dict[str, F64] = {}
         sizes = human.shape[1], model.shape[1]
@@ -153,7 +157,7 @@ class Quantized(TwoSample):
                 cells = CellCounts(*renumber_cells(cells.human, cells.model))
             sides = ((cells.human, human), (cells.model, model))
             p, q = (weigh_histograms(labels, weights, cells.count) for labels, weights in sides)
-            for name, draws in score(p, q, sizes, parts).items():
+            for name, draws in self.score_histograms(p, q, sizes, parts).items():
                 sums[name] = sums.get(name, 0.0) + draws / len(prepared)
         return sums
 
