@@ -7,6 +7,7 @@ Source: AG's corpus of news articles (Gulli), in the form of Zhang et al. 2015. 
 import csv
 import hashlib
 import html
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -29,13 +30,12 @@ class TopicTask(Task):
         self.require(set(self.topics) <= set(self.topic_names), "topics", f"some of {', '.join(self.topic_names)}")
         self.require(len(set(self.topics)) == len(self.topics), "topics", "each topic once")
 
+    @abstractmethod
     def read_texts(self, skipped: Counter[str]) -> Iterator[Example]:
-        del skipped
-        raise TypeError(f"{type(self).__name__} does not define read_texts()")
+        """Yield all texts, each with its topic; those that are skipped are counted."""
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield texts of the topics, by a hash of their ids: the topics come in the shares of the source."""
-        del tokenizer
         yield from self._select_texts(self.topics, skipped, system=False)
 
     def open_bundled_system(self, name: str) -> Callable[[], list[str] | dict[str, str]] | None:

@@ -71,7 +71,6 @@ class Biographies(UserFileTask):
 
     def examples(self, tokenizer: core.Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield biographies by a hash of their line; those of another length are counted."""
-        del tokenizer
         biographies = list(self._read(skipped))
         if len(biographies) <= self.num_in_context:
             needed = self.num_in_context + 1

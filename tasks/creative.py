@@ -87,7 +87,6 @@ class Creative(UserFileTask):
 
     def examples(self, tokenizer: core.Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield draws in order with the reference's text; those for which it has none, or an empty one, are skipped."""
-        del tokenizer
         instructions = self._read_instructions()
         draws = core.make_random_stream(self.seed, "creative").integers(0, len(instructions), self.num_draws)
         references = self._read_references() if self.reference is not None else None

@@ -24,7 +24,6 @@ class OpenQuestions(PublicFileTask):
         return False
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        del tokenizer
         for record in read_records(self.data_path()):
             field = choose_id_field(record.cells, "auto")
             identity = read_id(record.cells, field, record.where) if field else f"{record.line:06d}"

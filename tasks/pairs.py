@@ -68,7 +68,6 @@ class Pairs(GroupTask, UserFileTask):
 
     def examples(self, tokenizer: core.Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield the pairs; those with an empty side are counted. The human text begins with a space."""
-        del tokenizer
         pairs = core.sort_by_hash(self._filter(self._read(skipped), skipped), lambda pair: pair[0])
         if not pairs:
             raise DataError(f"{self.path}: holds no pair")

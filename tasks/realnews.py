@@ -36,7 +36,6 @@ class RealNews(PublicFileTask):
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield human articles; machine articles and unpaired training articles are another system's."""
-        del tokenizer
         path = self.data_path()
         rows = (self._make_example(record, skipped) for record in read_records(path))
         examples: Iterator[Example] = (example for example in rows if example is not None)

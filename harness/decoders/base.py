@@ -93,13 +93,12 @@ class Decoder(Spec):
         """Return digests of what else decides the texts: the companions."""
         return {name: digest(spec.identity()) for name, spec in self.companions().items()}
 
-    def apply_extra_penalty(self, logits: Tensor, history: Tensor, lengths: Tensor | None) -> Tensor:  # noqa: ARG002
+    def apply_extra_penalty(self, logits: Tensor, history: Tensor, lengths: Tensor | None) -> Tensor:
         """Return logits (n, V) after the decoder's own penalty for earlier tokens; see `q.apply_penalties`."""
         return logits
 
     def check_model(self, model: ModelInfo) -> None:
         """Refuse a model that the decoder cannot work with; no weights are loaded."""
-        del model
 
     def check_context_length(self, context_length: int | None, max_new_tokens: int, longest_prompt: int) -> None:
         """Refuse, before a model loads, lengths that the model cannot hold (None: it has no limit).
@@ -121,7 +120,7 @@ class Decoder(Spec):
                 f"{context_length} positions; at most {context_length - before}"
             )
 
-    def run(self, lm: Any, request: GenerationRequest, emit: Emit, advance: Advance) -> None:  # noqa: ANN401, ARG002 - a `models.LanguageModel`
+    def run(self, lm: Any, request: GenerationRequest, emit: Emit, advance: Advance) -> None:  # noqa: ANN401 - a `models.LanguageModel`
         """Continue the prompts of a request that names this decoder; see `generation.generate_texts`."""
         raise TypeError(f"{type(self).__name__} does not run {len(request.prompts)} prompts on {lm.spec.title}")
 
@@ -176,7 +175,6 @@ class QDecoder(Decoder):
 
     def next_state(self, state: Tensor | None, surprise: Tensor | None) -> Tensor | None:
         """Return the state after drawing tokens with this surprisal (n,), in nats, before truncation."""
-        del surprise
         return state
 
 

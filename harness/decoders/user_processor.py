@@ -67,7 +67,6 @@ class UserProcessor(SamplingDecoder):
 
     def check_model(self, model: ModelInfo) -> None:
         """Load the file before any model; refuse a decoder without one."""
-        del model
         self.require(bool(self.path and self.member), "path", f"a file: {USE}")
         self._load()
 
