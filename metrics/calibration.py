@@ -82,12 +82,12 @@ def describe_agreement(rows: Sequence[Mapping[str, Any]], people: Path, scale: S
     near = np.sign(mean) if pairs else steps[np.abs(mean[:, None] - steps).argmin(axis=1)]
     x, y = (np.searchsorted(steps, level) for level in (judge, near))
 
-    def measure(picked: I64) -> float:
+    def measure(rows: I64) -> float:
         """Return Cohen's κ (1960, 1968); NaN if chance alone gives full agreement."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             weights = None if pairs else "linear"
-            return float(cohen_kappa_score(x[picked], y[picked], labels=range(len(steps)), weights=weights))
+            return float(cohen_kappa_score(x[rows], y[rows], labels=range(len(steps)), weights=weights))
 
     draws = (make_random_stream(0, "kappa", i).integers(len(shared), size=len(shared)) for i in range(_DRAWS))
     values = [value for value in map(measure, draws) if not np.isnan(value)]

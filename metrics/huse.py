@@ -385,13 +385,13 @@ class Huse(core.JudgmentMetric):
         return files.read_judgments(path, scale=self.scale, renamed=renamed, empty=self.empty, human=human)
 
     def list_ids(self, judged: Judgments) -> tuple[list[str], list[str]]:
-        return [*judged.rows_of(HUMAN)], [*judged.rows_of(judged.model_system(self.system))]
+        return [*judged.rows_of(HUMAN)], [*judged.rows_of(judged.find_model_system(self.system))]
 
     def prepare(self, features: Features) -> PairRatings:
         """Pair ratings by example id and give every text its log-probability and length."""
         judged = features.model[RATINGS]
         judged.check_scale(self.scale)
-        system = judged.model_system(self.system or features.model.system or None)
+        system = judged.find_model_system(self.system or features.model.system or None)
         rated = {HUMAN: judged.rows_of(HUMAN), "model": judged.rows_of(system)}
         sides = {HUMAN: features.human, "model": features.model}
         runs = {key: {example: row for row, example in enumerate(side.ids)} for key, side in sides.items()}

@@ -36,8 +36,8 @@ TextsOf = str | Path | Iterable[str]
 VectorsOf = str | Path | NDArray[Any]
 """One row per text, or the path of a `.npy` file of such rows."""
 # One table even if numbers of texts differ a little; a note shows where they differ from the human side.
-TOGETHER: Mapping[str, Any] = {"differing": "refuse", "allow": ("n",)}
-APART: Mapping[str, Any] = {"differing": "columns"}  # where a system has many more texts than another
+ONE_COLUMN: Mapping[str, Any] = {"differing": "refuse", "allow": ("n",)}
+SEPARATE_COLUMNS: Mapping[str, Any] = {"differing": "columns"}  # where a system has many more texts than another
 _MANY = 1.1  # times as many
 
 
@@ -87,7 +87,7 @@ class Evaluation:
     def _layout(self) -> Mapping[str, Any]:
         """Options of the tables: a column has values of one number of texts, where those of systems differ much."""
         counts = [row.n_model for record in self.records.values() for row in record.results if row.system == "model"]
-        return APART if max(counts, default=0) > _MANY * min(counts, default=0) else TOGETHER
+        return SEPARATE_COLUMNS if max(counts, default=0) > _MANY * min(counts, default=0) else ONE_COLUMN
 
     def table(self, **layout: Any) -> str:  # noqa: ANN401 - options of `Layout`
         """Return the tables as text."""

@@ -2,7 +2,6 @@
 
 import ast
 import atexit
-import difflib
 import gc
 import sys
 import traceback
@@ -11,17 +10,6 @@ from pathlib import Path
 
 from openended.harness import core
 from openended.harness.core import BAD_INPUT, CRASHED, INTERRUPTED, MEMORY_RAN_OUT, print_error
-
-# Words that are commands of other programs.
-_NO_COMMANDS = {
-    "help": "openended --help",
-    "version": "openended --version",
-    "run": "the options alone: openended task=docs decoder=nucleus",
-    "generate": "the options alone: openended task=docs decoder=nucleus",
-    "eval": "openended score FILES --human FILE",
-    "evaluate": "openended score FILES --human FILE",
-    "sweep": "a grid: openended -m decoder=nucleus decoder.p=0.9,0.95",
-}
 
 
 def main() -> None:
@@ -58,24 +46,13 @@ def _run(words: list[str]) -> None:
     if {"--help", "-h"} & set(words):
         sys.stdout.write(format_help())
         return
-    if position is not None:
-        _refuse_misspelt(words[position])
+    word = words[position] if position is not None else "="
+    if "=" not in word and (hint := core.explain_foreign_command(word, list_commands())):
+        print_error("openended", f"no command {word!r}; {hint}")
+        raise SystemExit(BAD_INPUT)
     from openended.harness.app.hydra.run_command import run_hydra, run_options
 
     run_hydra("openended", words, run_options)
-
-
-def _refuse_misspelt(word: str) -> None:
-    """Refuse a word that is close to a command and no option or choice."""
-    if "=" in word or word.startswith("~") or any(word in core.list_names(group) for group in core.GROUPS):
-        return
-    hint = f"type {_NO_COMMANDS[word]}" if word in _NO_COMMANDS else ""
-    if not hint and (close := difflib.get_close_matches(word, list_commands(), n=2, cutoff=0.7)):
-        names = " or ".join(f"openended {name}" for name in close)
-        hint = f"did you mean {names}? openended --help lists the commands"
-    if hint:
-        print_error("openended", f"no command {word!r}; {hint}")
-        raise SystemExit(BAD_INPUT)
 
 
 def list_commands() -> dict[str, str]:
@@ -98,7 +75,7 @@ def format_help() -> str:
         "       --config-dir DIR (your own choices), --trust-config (its files may set any option), --cfg job (print)",
         "",
     ]
-    out += ["Options (option=value) and their defaults:", *(f"  {line}" for line in core.list_options())]
+    out += ["Options (option=value) and their defaults:", *(f"  {line}" for line in core.list_options().values())]
     for group in core.GROUPS:
         choices = core.list_choices(group)
         wide = max(map(len, choices), default=0)

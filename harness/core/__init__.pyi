@@ -10,18 +10,19 @@ from .choices import (
     list_metric_names as list_metric_names,
     list_names as list_names,
     list_options as list_options,
+    load_choice_class as load_choice_class,
     read_node as read_node,
     read_option_yaml as read_option_yaml,
-    resolve_metric_names as resolve_metric_names,
-    resolve_synonym as resolve_synonym,
 )
 from .commands import (
     OUTPUTS as OUTPUTS,
     Arguments as Arguments,
+    format_size as format_size,
     get_version as get_version,
     make_main as make_main,
     make_parser as make_parser,
     positive_int as positive_int,
+    split_names as split_names,
 )
 from .device import BATCH_REMARK as BATCH_REMARK, copy_to_device as copy_to_device, copy_to_host as copy_to_host
 from .errors import (
@@ -40,6 +41,11 @@ from .errors import (
     shorten_error as shorten_error,
     suggest as suggest,
     suggest_arguments as suggest_arguments,
+)
+from .foreign_options import (
+    explain_class_option as explain_class_option,
+    explain_foreign_command as explain_foreign_command,
+    explain_foreign_option as explain_foreign_option,
 )
 from .interfaces import (
     SIMULATED as SIMULATED,
@@ -84,6 +90,7 @@ from .io import (
 from .memoize import ask_once as ask_once, keep_answers as keep_answers
 from .registry import (
     CLASS_GROUPS as CLASS_GROUPS,
+    NAMED as NAMED,
     build as build,
     construct as construct,
     decoder as decoder,
@@ -97,6 +104,7 @@ from .registry import (
     load_members as load_members,
     metric as metric,
     model as model,
+    read_option_docs as read_option_docs,
     task as task,
 )
 from .resampling import (
@@ -153,6 +161,12 @@ from .spec import (
     ranged as ranged,
     read_options as read_options,
     render_option as render_option,
+)
+from .synonyms import (
+    find_synonym as find_synonym,
+    read_option_synonyms as read_option_synonyms,
+    resolve_metric_names as resolve_metric_names,
+    resolve_synonym as resolve_synonym,
 )
 from .terminal import (
     BAD_INPUT as BAD_INPUT,

@@ -1,6 +1,5 @@
 """The choices of each group: YAML files of `conf/` and of plug-in packages, and classes with their defaults."""
 
-import logging
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,10 +9,8 @@ from itertools import takewhile
 from typing import Any
 
 from openended.harness.core import registry
-from openended.harness.core.errors import SpecError, fold_spelling, suggest
+from openended.harness.core.errors import SpecError, suggest
 from openended.harness.core.io import parse_yaml
-
-log = logging.getLogger(__name__)
 
 GROUPS = (
     "task", "model", "decoder", "prompting", "scorer", "embedder", "scoring", "metric", "report", "runtime", "tracker",
@@ -27,7 +24,7 @@ _END = re.compile(r"(?<!al)(?<!Fig)\.(?= |$)")  # of a sentence, not of `et al.`
 
 def list_choices(group: str) -> dict[str, str]:
     """Return choice → one-line description, sorted by name."""
-    return {name: _describe_choice(group, name) for name in list_names(group)}
+    return {name: describe_choice(group, name) for name in list_names(group)}
 
 
 def list_names(group: str) -> list[str]:
@@ -35,7 +32,8 @@ def list_names(group: str) -> list[str]:
     return sorted({*registry.list_plugins(group), *list_bundled_choices(group)})
 
 
-def _describe_choice(group: str, name: str) -> str:
+def describe_choice(group: str, name: str) -> str:
+    """Return what a choice is in one line."""
     if has_bundled_yaml(group, name):
         return extract_summary(read_option_yaml(group, name))
     return registry.read_summary(group, name)
@@ -104,6 +102,16 @@ def read_node(group: str, name: str) -> Mapping[str, Any]:
     return merged
 
 
+def load_choice_class(group: str, choice: str) -> type | None:
+    """Return the class whose options a choice has; None if there is no such choice, or it has no class."""
+    if group not in registry.CLASS_GROUPS or (group in registry.NAMED and choice not in list_names(group)):
+        return None
+    if group not in registry.NAMED:
+        return registry.find_member(group, registry.list_members(group)[0])
+    node = read_node(group, choice)
+    return registry.find_member(group, str(node.get(group, node).get("name", choice)))
+
+
 def _merge(target: dict[str, Any], source: Mapping[str, Any]) -> None:
     for key, value in source.items():
         if isinstance(value, Mapping) and isinstance(target.get(key), dict):
@@ -153,35 +161,10 @@ def extract_summary(text: str) -> str:
     return textwrap.shorten(comment[: end.start()] if end else comment, LONGEST, placeholder=" …")
 
 
-def list_options() -> list[str]:
-    """Return the lines of the root configuration that are options of a run, comments included."""
+def list_options() -> dict[str, str]:
+    """Return option of a run → its line in the root configuration, comment included."""
     lines = (resources.files(_CONF) / "config.yaml").read_text(encoding="utf-8").splitlines()
-    options = [line for line in lines if line and line[0].isalpha() and ": " in line]
-    return [line for line in options if line.split(":", 1)[0] not in ("defaults", "hydra")]
-
-
-def resolve_synonym(group: str, word: str) -> str:
-    """Return the name of the choice that a word of the field stands for, with a note; the word itself if there is none.
-
-    Raises `SpecError` for measures that this package leaves out on purpose.
-    """
-    if word in list_names(group):
-        return word
-    folded = fold_spelling(word)
-    if group == "metric" and folded in _AGAINST_ONE_REFERENCE:
-        raise SpecError(
-            f"no metric {word!r}: it compares a text with one reference, and an open-ended prompt has many good "
-            "continuations; mauve, frechet and chamfer compare vectors of texts, self_bleu and rouge_l their words"
-        )
-    name = registry.read_synonyms(group).get(folded)
-    if name is None:
-        return word
-    log.warning("note: %s %s is %s here: %s", group, word, name, _describe_choice(group, name))
-    return name
-
-
-_AGAINST_ONE_REFERENCE = ("bertscore", "bartscore", "bleurt", "bleu", "sacrebleu", "meteor", "chrf", "comet", "rouge",
-                          "rouge1", "rouge2", "moverscore")  # fmt: skip
+    return {line.partition(":")[0]: line for line in lines if line and line[0].isalpha() and ": " in line}
 
 
 def read_set(name: str) -> list[str]:
@@ -194,16 +177,3 @@ def list_metric_names(names: Iterable[str]) -> Iterator[str]:
     for name in names:
         is_set = name in list_bundled_choices("metric") and name not in registry.list_members("metric")
         yield from list_metric_names(read_set(name)) if is_set else [name]
-
-
-def resolve_metric_names(requested: Iterable[str]) -> list[str]:
-    """Expand names of metrics (plug-ins included) and of sets into a sorted list; raise `SpecError` for others."""
-    metrics = registry.list_members("metric")
-    names = {*list_metric_names(resolve_synonym("metric", word) for word in requested)}
-    for name in names:
-        if name.endswith(".py"):
-            raise SpecError(f"no metric {name!r}: a metric of your own is a plug-in; docs/examples/plugin has one")
-        if name not in metrics:
-            raise SpecError(f"no metric {name!r}{suggest(name, {*list_bundled_choices('metric'), *metrics})}")
-        registry.load_member("metric", name)
-    return sorted(names)

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from openended.harness.core.choices import GROUPS, list_options
+from openended.harness.core.choices import GROUPS, list_names, list_options
+from openended.harness.core.errors import find_spelling
+from openended.harness.core.foreign_options import explain_foreign_option, find_foreign_option
 from openended.harness.core.terminal import BAD_INPUT, print_error, run_command
 
 Arguments = Mapping[str, Mapping[str, Any]]
@@ -55,7 +57,7 @@ class CommandParser(argparse.ArgumentParser):
         for word, following in zip(flags, [*flags, "…"][1:], strict=True):
             flag, sign, value = word.partition("=")
             meant = [name for name, also in self.synonyms.items() if flag in also] or list(self._option_string_actions)
-            if re.match(r"--\w", flag) and not any(name.startswith(flag) for name in meant):
+            if re.match(r"--\w|-[a-zA-Z]$", flag) and not any(name.startswith(flag) for name in meant):
                 self.check_flag(flag)
             if re.match(r"--\w", flag) and not (value if sign else following):
                 self.error(f"argument {flag}: expected one argument")
@@ -66,7 +68,9 @@ class CommandParser(argparse.ArgumentParser):
         if message.startswith(_UNKNOWN):
             words = message.removeprefix(_UNKNOWN)
             self.check_flag(next((word.split("=")[0] for word in words.split() if word.startswith("-")), "--help"))
-            message = f"expected no further words, got {words}"
+            choice = next((word for word in words.split() if any(word in list_names(group) for group in GROUPS)), "")
+            hint = f"; openended describe {choice} says what it is" if choice else ""
+            message = f"expected no further words, got {words}{hint}"
         elif message.startswith(_MISSING):
             example = f", as in {self.example}" if self.example else ""
             message = f"missing {message.removeprefix(_MISSING)}{example}"
@@ -82,27 +86,30 @@ class CommandParser(argparse.ArgumentParser):
         raise SystemExit(BAD_INPUT)
 
     def check_flag(self, flag: str) -> None:
-        """Exit with 2 if the command has no such flag; suggest the nearest one."""
-        if flag not in self._option_string_actions:
-            meant = next((name for name, also in self.synonyms.items() if flag in also), None)
-            if meant is not None:
-                self.error(f"no option {flag}; {self._describe_argument(meant)}")
-            close = difflib.get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.7)
-            if re.fullmatch(r"-\w", flag):
-                close = sorted((name for name in self._option_string_actions if name.startswith(f"-{flag}")), key=len)
-            name = flag.lstrip("-").replace("-", "_")
-            if close:
-                hint = f"; did you mean {close[0]}?"
-            elif name in self.list_run_options():
-                is_word = self.takes_run_options
-                hint = (
-                    f"; type {name}=…"
-                    if is_word
-                    else f"; {name} is an option of a run, which generates: openended {name}=…"
-                )
-            else:
-                hint = ""
-            self.error(f"no option {flag}{hint}")
+        """Exit with 2 if the command has no such flag: say by its meaning, else by its spelling, what to type."""
+        if flag in self._option_string_actions:
+            return
+        name = flag.lstrip("-").replace("-", "_")
+        flags = {action.dest: action.option_strings[-1] for action in self._actions if action.option_strings}
+        typed = find_foreign_option(name, flags)
+        foreign = flags[typed.partition("=")[0]] if typed else None
+        close = difflib.get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.7)
+        if re.fullmatch(r"-\w", flag):
+            close = sorted((name for name in self._option_string_actions if name.startswith(f"-{flag}")), key=len)
+        if spelling := find_spelling(flag, self._option_string_actions):
+            hint = f"did you mean {spelling}?"
+        elif meant := next((name for name, also in self.synonyms.items() if flag in also), foreign):
+            hint = self._describe_argument(meant)
+        elif answer := explain_foreign_option(name, "", ()):
+            hint = answer
+        elif close:
+            hint = f"did you mean {close[0]}?"
+        elif name in self.list_run_options():
+            of_run = f"{name} is an option of a run, which generates: openended {name}=…"
+            hint = f"type {name}=…" if self.takes_run_options else of_run
+        else:
+            hint = f"it has {', '.join(sorted({*flags.values()} - {'--help'})) or 'none'}"
+        self.error(f"no option {flag}; {hint}")
 
     def _describe_argument(self, name: str) -> str:
         """Say what to type for an argument, and what it is."""
@@ -146,6 +153,17 @@ def positive_int(text: str) -> int:
     raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")
 
 
+def split_names(text: str) -> list[str]:
+    """Return the names in a text, separated by commas or blanks, also in brackets."""
+    return [name for name in re.split(r"[,\s]+", text.strip("[]")) if name]
+
+
+def format_size(count: int) -> str:
+    """Format a number of bytes: `512 bytes`, `1.5 MB`."""
+    units = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+    return next((f"{count / size:,.1f} {unit}" for unit, size in units if count >= size), f"{count} bytes")
+
+
 def make_parser(
     command: str, description: str | None, arguments: Arguments, example: str = "", epilog: str | None = None
 ) -> CommandParser:
@@ -154,7 +172,7 @@ def make_parser(
         prog=f"openended {command}", description=description, example=example, epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter,
     )  # fmt: skip
-    parser.list_run_options = lambda: (*GROUPS, *(line.partition(":")[0] for line in list_options()))
+    parser.list_run_options = lambda: (*GROUPS, *list_options())
     for name, options in arguments.items():
         names = name.split("/")
         parser.synonyms[names[-1]] = options.get("synonyms", ())

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast, dataclass_transform
 
-from openended.harness.core.errors import SpecError, fold_spelling, format_last_frame, shorten_error, suggest
+from openended.harness.core.errors import SpecError, format_last_frame, shorten_error, suggest
 from openended.harness.core.members import ENTRIES
 from openended.harness.core.spec import Spec, check_options, coerce
 
@@ -273,10 +273,3 @@ def read_summary(group: str, name: str) -> str:
         return line
     package = f"from the package {point.dist.name if point.dist else point.value}"
     return f"{line} ({package})" if line else package
-
-
-@lru_cache
-def read_synonyms(group: str) -> Mapping[str, str]:
-    """Return synonym, folded → name of the classes of a group; imports all their modules."""
-    classes = load_members(group) if group in CLASS_GROUPS else {}
-    return {fold_spelling(word): name for name, cls in classes.items() for word in vars(cls).get("synonyms", ())}

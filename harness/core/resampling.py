@@ -239,7 +239,7 @@ class Plan:
         """Return the weight of each row in each replicate, shape (count, rows)."""
         return self._get_table("weights", ids, self.count, np.uint8, lambda n: np.searchsorted(_POISSON, n / 2.0**64))
 
-    def halves(self, ids: Ids) -> NDArray[np.bool_]:
+    def mask_halves(self, ids: Ids) -> NDArray[np.bool_]:
         """Return whether each row is in the first half of each split, shape (count / 2, rows)."""
         return self._get_table("halves", ids, self.count // 2, np.bool_, lambda n: _mask_smallest(n, len(n) // 2))
 
@@ -295,14 +295,14 @@ class Plan:
         if scheme == "subsample":
             values = draw(*_pair([self.subsets(side, share) for side in ids]))
             return {k: self.build_subset_replicates(rows[1], share, v) for k, v in values.items()}
-        tables = [np.concatenate([first, ~first]) for first in (self.halves(side) for side in ids)]
+        tables = [np.concatenate([first, ~first]) for first in (self.mask_halves(side) for side in ids)]
         if scheme == "halves":
             return {k: Replicates(v.reshape(2, -1)) for k, v in draw(*_pair(tables)).items()}
         blocks = max(1, -(-sum(table.size for table in tables) // _BLOCK))
         parts = zip(*(np.array_split(table, min(blocks, len(table))) for table in tables), strict=True)
         values_of = [draw(*_pair([_shrink(part, HALF_SCALE) for part in both])) for both in parts]
         together = {k: np.concatenate([of[k] for of in values_of]).reshape(2, -1) for k in values_of[0]}
-        return {k: Replicates(enlarge(v, HALF_SCALE)) for k, v in together.items()}
+        return {k: Replicates(rescale_halves(v, HALF_SCALE)) for k, v in together.items()}
 
     def mean(self, ids: Ids, values: F64, sizes: F64 | I64 | None = None) -> Replicates:
         """Return replicates of the mean over rows, weighted by size; NaN is ignored."""
@@ -333,7 +333,7 @@ def _shrink(weights: Weights, scale: float) -> F64:
     return np.asarray(1.0 + scale * (weights * (weights.shape[1] / sizes) - 1.0), dtype=np.float64)
 
 
-def enlarge(draws: F64, scale: float) -> F64:
+def rescale_halves(draws: F64, scale: float) -> F64:
     """Return the values of halves, shape (2, splits), from those of halves at a scale."""
     apart, middle = (draws[0] - draws[1]) / 2 / scale, draws.mean(axis=0)
     middle = middle.mean() + (middle - middle.mean()) / scale**2

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -26,6 +26,9 @@ class Runtime(Spec):
     """
 
     name: ClassVar[str] = "runtime"
+    option_synonyms: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("batch", "batchsize", "eval_batch_size", "per_device_eval_batch_size"), "batch_size"
+    )
 
     device: str = option("auto", _DEVICE.fullmatch, "auto, cpu, mps, cuda or cuda:<number>")
     """`auto` (cuda, then mps, then cpu), `cpu`, `mps`, `cuda` or `cuda:<number>`."""

@@ -80,6 +80,8 @@ class Spec:
     name: ClassVar[str]
     synonyms: ClassVar[tuple[str, ...]] = ()
     """What others call it: the command line accepts these words, and says the name."""
+    option_synonyms: ClassVar[Mapping[str, str]] = {}
+    """What papers and other tools call its options → its option; the command line accepts these words too."""
     version: ClassVar[int] = 1
     unkeyed: ClassVar[frozenset[str]] = frozenset()
     """Options that identify nothing by their text, because keys hold a digest of what they name."""
@@ -253,7 +255,7 @@ def coerce(value: Any, hint: Any, where: str, null: float | None = None) -> Any:
     if not isinstance(kind, type) or (isinstance(value, kind) and not wrong_bool):
         return value
     is_several = isinstance(value, list) or (
-        isinstance(value, str) and re.fullmatch(r"[\d.]+([:; ]+[\d.]+)+", value) is not None
+        isinstance(value, str) and re.fullmatch(r"[\d.]+([:; ]+[\d.]+)+|range.*", value) is not None
     )
     grid = "; for a grid of values: -m OPTION=A,B or OPTION=range(START,END,STEP)" if is_several else ""
     raise SpecError(f"{where}: expected {_describe_type(kind)}, got {value!r:.80}{grid}")

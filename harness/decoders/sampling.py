@@ -123,6 +123,7 @@ class Typical(SamplingDecoder):
     synonyms = ("typical_p", "locally_typical", "typical_sampling")
     table_rank = 100
     server_options = {"typical_p": "mass"}
+    option_synonyms = {"tau": "mass"}
     title_fields = ("mass",)
     rule = staticmethod(rules.typical)
     keeps_all_at = {"mass": 1.0}

@@ -31,6 +31,7 @@ class Beam(Decoder):
 
     name = "beam"
     synonyms = ("beam_search",)
+    option_synonyms = dict.fromkeys(("beams", "beam_size", "beam_width"), "num_beams")
     table_rank = 10
     stochastic = False
     has_q = False

@@ -32,6 +32,7 @@ class ContrastiveSearch(Decoder):
 
     name = "contrastive_search"
     synonyms = ("contrastive", "simctg", "penalty_alpha")
+    option_synonyms = {"penalty_alpha": "alpha", "top_k": "k"}
     table_rank = 30
     stochastic = False
     has_q = False

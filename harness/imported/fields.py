@@ -37,7 +37,15 @@ _REQUESTS = ("prompt", "instruction", "question", "query", "input")  # even if s
 # What a field may call the writer of a text; fields that say yes or no, and whether yes is a person.
 _PEOPLE = frozenset(("human", "person", "people", "real"))
 _WRITERS = _PEOPLE | {"machine", "model", "ai", "llm", "generated", "fake", "bot"}
-_APART = {"meta", "metadata", "extra", "info", "annotations", "usage", "config"}  # objects with facts about a record
+_METADATA_FIELDS = {
+    "meta",
+    "metadata",
+    "extra",
+    "info",
+    "annotations",
+    "usage",
+    "config",
+}  # objects with facts about a record
 _FLAGS = {**dict.fromkeys(("generated", "is_generated", "ai_generated", "is_ai", "is_machine", "is_bot"), False),
           **dict.fromkeys(("is_human", "human_written", "is_user"), True)}  # fmt: skip
 _YES, _NO = frozenset(("1", "true")), frozenset(("0", "false"))
@@ -164,12 +172,12 @@ class FieldChoice:
         return self.has_turns or self.role is not None
 
     @cached_property
-    def _paths(self) -> list[list[str]]:
+    def _split_paths(self) -> list[list[str]]:
         return [path.split(".") for path in self.field.split(_JOIN)]
 
     def find(self, row: Cells) -> Any:  # noqa: ANN401 - JSON
         """Return what the field of a record holds, several joined by spaces; `...` where it is not there."""
-        parts = [find_values(row, path) for path in self._paths]
+        parts = [find_values(row, path) for path in self._split_paths]
         return parts[0] if len(parts) == 1 else " ".join(map(str, parts)) if ... not in parts else ...
 
 
@@ -228,10 +236,10 @@ def collect_values(records: Sequence[Cells]) -> dict[str, FieldValues]:
         inputs = [v for v in by_path.values() if v.path.startswith("Input.") and v.is_text and v.kind != "prompt"]
         for values in by_path.values() if inputs else ():
             values.kind = values.kind if values.path.startswith("Input.") else "other"
-    return _join_numbered({path: values for path, values in by_path.items() if 2 * values.records >= len(records)})
+    return _join_series({path: values for path, values in by_path.items() if 2 * values.records >= len(records)})
 
 
-def _join_numbered(by_path: Mapping[str, FieldValues]) -> dict[str, FieldValues]:
+def _join_series(by_path: Mapping[str, FieldValues]) -> dict[str, FieldValues]:
     """Replace `sentence1`, `sentence2`, … by what they hold together; two may be a pair of texts."""
     groups: dict[str, list[FieldValues]] = {}
     for path, values in by_path.items():
@@ -275,7 +283,7 @@ def _walk(value: Any, path: str, depth: int, kind: str = "") -> Iterator[tuple[s
 
 def classify(path: str) -> str:
     """Return what the name of a field says it holds: output, human, prompt, passage or other things; else text."""
-    if _APART & set(path.lower().split(".")[:-1]):
+    if _METADATA_FIELDS & set(path.lower().split(".")[:-1]):
         return "other"
     kinds = []
     for part in reversed(path.split(".")):

@@ -19,11 +19,11 @@ from openended.harness.models import REASONING_FIELDS, MarkupSearch, find_messag
 T = TypeVar("T")
 OPTIONS: Mapping[Side, str] = {"system": "generations_field=", "human": "task.text_field="}
 """What names the field with the texts of a side in a run."""
-_NAMES_OF_ENDS: Mapping[Stop, str] = {
+_STOP_WORDS: Mapping[Stop, str] = {
     "eos": "eos eos_token stop stop_sequence end_turn end endoftext complete word",
     "length": "length max_tokens max_length max_new_tokens limit",
 }
-_ENDS = {name: end for end, names in _NAMES_OF_ENDS.items() for name in names.split()}
+_ENDS = {name: end for end, names in _STOP_WORDS.items() for name in names.split()}
 _MISSING = {"nan", "NaN", "None", "null"}
 _TURN_MARK = re.compile(r"\n\nAssistant:|### ?(?:Assistant|Response):|<\|im_start\|>|<\|assistant\|>|\[/INST\]")
 _ITEM_NUMBER = re.compile(r"\d+[.)] ")  # of an item in a list

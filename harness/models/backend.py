@@ -33,24 +33,24 @@ class Engine:
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         """Continue every prompt; `emit` gets each finished row once, in any order."""
-        self._refuse(request, emit, advance)
+        self._refuse_call(request, emit, advance)
 
     def forward(
         self, jobs: Sequence[ForwardRow], *, pool: Pool | None, nll: F64 | None, batch_size: int,
         advance: Advance | None = None,
     ) -> None:  # fmt: skip
         """Read texts: fill `nll` with -log p of tokens in nats, under the full softmax, and `pool.vectors`."""
-        self._refuse(jobs, pool, nll, batch_size, advance)
+        self._refuse_call(jobs, pool, nll, batch_size, advance)
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """Compute the statistics of each decoder's Q on the continuations."""
-        self._refuse(request, advance)
+        self._refuse_call(request, advance)
 
     def sketch_gradients(self, request: GradientRequest, advance: Advance | None = None) -> NDArray[np.float32]:
         """Sketch the gradient of each text's mean token loss, shape (texts, size)."""
-        self._refuse(request, advance)
+        self._refuse_call(request, advance)
 
-    def _refuse(self, *_: object) -> NoReturn:
+    def _refuse_call(self, *_: object) -> NoReturn:
         raise SpecError(f"model {self.spec.title}: the backend {self.spec.name} cannot do this")
 
 

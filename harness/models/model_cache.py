@@ -42,7 +42,7 @@ class ModelCache:
         finally:
             self._models.pop(key, None)
 
-    def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, Backend]:
+    def load_companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, Backend]:
         """Return the models that a decoder needs in addition to the model under test."""
         specs = cast("Mapping[str, BackendSpec]", decoder.companions())
         return {name: self.model(spec, runtime) for name, spec in specs.items()}

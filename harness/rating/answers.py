@@ -17,7 +17,7 @@ from openended.harness import core
 from openended.harness.core import SIMULATED, DataError
 from openended.harness.rating.design import KEY, RatingTask, StudyKey, read_key
 from openended.harness.rating.protocol import AnswerChoice
-from openended.harness.rating.study import FORM
+from openended.harness.rating.study import FORM_VERSION
 
 MAX_SECONDS = 7 * 24 * 3600  # of visible time per item
 
@@ -57,8 +57,8 @@ def read_answers(path: Path, key: StudyKey) -> AnsweredSheet:
     content = core.read_json(path)
     if not isinstance(content, dict) or not str(content.get("form", "")).startswith("openended-rate/"):
         raise DataError(f"{path}: not an answer file; the last page of a sheet downloads answers-….json")
-    if content["form"] != FORM:
-        raise DataError(f"{path}: saved by a form of another version ({content['form']!r:.40}, here {FORM})")
+    if content["form"] != FORM_VERSION:
+        raise DataError(f"{path}: saved by a form of another version ({content['form']!r:.40}, here {FORM_VERSION})")
     if content.get("study") != key.study:
         raise DataError(f"{path}: of another study ({content.get('study')!s:.40}, this key is of {key.study})")
     sheet, rows = str(content.get("sheet")), content.get("answers")

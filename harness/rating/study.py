@@ -25,7 +25,7 @@ from openended.harness.rating.protocol import StudyProtocol
 from openended.metrics.bradley_terry import bradley_terry
 from openended.metrics.huse import huse
 
-FORM = "openended-rate/1"  # version of the form and of what it saves
+FORM_VERSION = "openended-rate/1"  # version of the form and of what it saves
 
 
 def build_form_policy(*, connect: bool) -> str:
@@ -46,7 +46,7 @@ def render_form(key: StudyKey, sheet: str, items: Sequence[Mapping[str, Any]] | 
     """Return the page of a sheet."""
     protocol = key.protocol
     study_data = {
-        "form": FORM, "study": key.study, "sheet": sheet,
+        "form": FORM_VERSION, "study": key.study, "sheet": sheet,
         "title": protocol.title, "guidelines": protocol.guidelines, "examples": protocol.examples,
         "prompt": protocol.prompt, "prompt_label": protocol.prompt_label,
         "text": protocol.text, "text_label": protocol.text_label, "questions": dict(protocol.questions),
@@ -129,7 +129,7 @@ class RaterModel:
             seconds = 60.0 * math.exp(rng.normal(0.0, 0.4))
             rows.append({"id": name, "answers": self.answer(key, sheet, task), "ms": round(1000 * seconds)})
         return {
-            "form": FORM, "study": key.study, "sheet": sheet, "started": key.created, "saved": key.created,
+            "form": FORM_VERSION, "study": key.study, "sheet": sheet, "started": key.created, "saved": key.created,
             "complete": True, "simulated": True, "answers": rows,
         }  # fmt: skip
 

@@ -27,7 +27,7 @@ Examples:
 
 
 _ARGUMENTS: core.Arguments = {
-    "paths": {"nargs": "+", "metavar": "NAME|GRID_FOLDER|RUNS",
+    "paths": {"nargs": "+", "metavar": "NAME|GRID_FOLDER|RUNS", "synonyms": ("--name", "--runs", "--experiment"),
               "help": "a name (name=…, experiment=…), a grid's folder, runs"},
     "--layout": {"action": "append", "metavar": "NAME",
                  "help": "one or more layouts, separated by commas; default: the layout of the grid's own report, "

@@ -34,6 +34,7 @@ from .layout import (
     build_layout as build_layout,
     load_layout as load_layout,
 )
+from .path_hints import suggest_command as suggest_command
 from .report_requests import resolve_report_request as resolve_report_request
 from .runs import (
     ARCHIVES as ARCHIVES,

@@ -23,11 +23,12 @@ class ReportRequest:
 
 
 def resolve_report_request(words: Sequence[str], outputs: Path) -> ReportRequest:
-    """Resolve names of grids and experiments, folders of grids, and paths of runs.
+    """Resolve names of grids and experiments, folders of grids, and paths of runs; commas separate names too.
 
     Raises:
         DataError: If a word is neither a path nor a known name; lists the known names.
     """
+    words = [part for word in words for part in ([word] if Path(word).exists() else word.split(","))]
     resolved = [_resolve_word(word, outputs) for word in words]
     same = all(options == resolved[0][1] for _, options, _ in resolved)
     first = Path(words[0]).resolve()
@@ -55,7 +56,9 @@ def _resolve_word(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, An
             return of_archives
         names |= {archive.name for archive in list_archives(outputs)}
         if word not in by_name:
-            raise DataError(f"no run folder or run name {word!r}{suggest(word, names) if names else ''}")
+            end = path.name if path.name in names else word
+            choices = {str(outputs / RUNS), *(str(outputs / RUNS / name) for name in names)} if "/" in end else names
+            raise DataError(f"no run folder or run name {word!r}{suggest(end, choices) if names else ''}")
         grid = by_name[word]
     if grid is not None:  # the runs of a grid over a series carry the names of its experiments
         if not (runs := grid.runs()):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from openended.harness import results
 from openended.harness.core import DataError, HarnessError, MetricResult
 from openended.harness.results.systems import make_natural_sort_key
 from openended.harness.storage import RECORD, STAGES, Entry, RunRecord, read_entry, read_record
@@ -57,12 +58,12 @@ def find_records(paths: Sequence[Path]) -> tuple[list[Path], dict[str, str]]:
             try:
                 read_record(path)
             except DataError as err:
-                what = f"expected a run's {RECORD}, runs or a name; openended score {path.name} reads texts"
-                raise DataError(f"{path}: {what}") from err
+                raise DataError(
+                    f"{path}: expected a run's {RECORD}, runs or a name{results.suggest_command(path)}"
+                ) from err
         of_path = [path] if path.is_file() else list(_walk(path)) if path.is_dir() else [path / RECORD]
         if not of_path:
-            hint = "; it is a report: name its runs instead" if (path / "results.parquet").is_file() else ""
-            raise DataError(f"no finished run under {path}: no {RECORD} found{hint}")
+            raise DataError(f"no finished run under {path}: no {RECORD} found{results.suggest_command(path)}")
         for record in of_path:
             if record.is_file():
                 records[record.resolve()] = None

@@ -24,12 +24,12 @@ def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, e
     """Declare what is scored of generated texts; texts without reasoning stay as they are."""
     chat = generated.chat
 
-    def find(path: Path) -> tuple[Markup | None, list[str]] | None:
+    def find_reasoning_markup(path: Path) -> tuple[Markup | None, list[str]] | None:
         rows = RowFile(path)
         markup, prompts = find_markup(model, rows, executor.get(chat).path / CHAT if chat is not None else None)
         return (markup, prompts) if markup is not None or rows.has_reasoning else None
 
-    if (result := executor.read_artifact(generated.rows, find, None)) is None:
+    if (result := executor.read_artifact(generated.rows, find_reasoning_markup, None)) is None:
         return generated
     (markup, prompts), thinking, facts = result, model.thinking, executor.get(generated.step).meta
 

@@ -15,7 +15,7 @@ from openended.harness.run.settings import Settings
 TOKENS = "task.tokens"
 _LONG = 12  # hexadecimal digits of a digest in an axis
 # `checkpoint-500`, `step-7000`, `global_step100`; of revisions also `step1000-tokens4B`.
-_STEP = re.compile(r"(?:^|[-_])(?:checkpoint|ckpt|(?:global_?)?step|iter)[-_=]?(\d{1,12})(?:-tokens\w+)?$")
+_CHECKPOINT_STEP = re.compile(r"(?:^|[-_])(?:checkpoint|ckpt|(?:global_?)?step|iter)[-_=]?(\d{1,12})(?:-tokens\w+)?$")
 _TRAINER_STATE = "trainer_state.json"  # of transformers
 
 
@@ -87,13 +87,13 @@ def _collect_import_axes(
     return {"model": system or derive_system_name(Path(file)), "decoder": "imported", "generations": _shorten(content)}
 
 
-_OTHERS = (".json", ".eval", ".npz", ".zip", ".tar", ".tgz")
+_OTHER_SUFFIXES = (".json", ".eval", ".npz", ".zip", ".tar", ".tgz")
 
 
 def derive_system_name(path: Path) -> str:
     """Return the name of a file's or folder's system in tables."""
     name = core.strip_packing(path.name)
-    return Path(name).stem if Path(name).suffix.lower() in (*imported.KINDS, *_OTHERS) else name
+    return Path(name).stem if Path(name).suffix.lower() in (*imported.KINDS, *_OTHER_SUFFIXES) else name
 
 
 def collect_model_axes(role: str, spec: BackendSpec | EmbedderSpec | None) -> dict[str, core.Json]:
@@ -110,7 +110,7 @@ def _find_training_step(spec: BackendSpec | None) -> dict[str, core.Json]:
     if not isinstance(spec, BackendSpec) or spec.is_bundled:
         return {}
     path, folder = Path(spec.path), spec.folder
-    if match := _STEP.search(path.name if folder is not None else spec.revision or ""):
+    if match := _CHECKPOINT_STEP.search(path.name if folder is not None else spec.revision or ""):
         return {"model.step": int(match[1]), "model.training": str(path.parent) if folder is not None else spec.path}
     if folder is None or not (folder / _TRAINER_STATE).is_file():
         return {}

@@ -22,7 +22,7 @@ from openended.harness.run.steps import SHARED, File, Input, Inputs, Step, TextR
 
 log = logging.getLogger(__name__)
 
-DATA, REPLIES = "data.arrow", "replies.arrow"
+DATA, REPLIES_FILE = "data.arrow", "replies.arrow"
 _ENGLISH = BUNDLED_DATA / "creative.txt"  # a text that is equal for all runs, for the ratio of two tokenizers
 _COMMON_TAGS = r"think>|THINK\]|<\|channel"  # without a chat template; with one, the tags of all families are searched
 _MARGIN, _MOST_TIMES = 1.25, 8  # more tokens than by the ratio, and at most so many times the length
@@ -99,7 +99,7 @@ class TextMaker:
     def write(self, folder: Path, inputs: Inputs) -> Mapping[str, Any]:
         """Write all texts, of which those are generated that no run has finished, and the answers that replies list."""
         prompting, samples = self.texts.prompting, self.texts.samples
-        path = folder / (REPLIES if prompting is not None and prompting.lists else DATA)
+        path = folder / (REPLIES_FILE if prompting is not None and prompting.lists else DATA)
         prompts, seconds = storage.RowFile(inputs["prompts"]), self.runtime.flush_seconds
         blocks = storage.RowBlocks(inputs[SHARED], prompts, self.texts.replies, seconds, path.name)
         blocks.read()
@@ -146,7 +146,7 @@ class TextMaker:
                 prompts=prompts, decoder=self.decoder, seed=texts.seed, max_new_tokens=own_length,
                 min_new_tokens=own_length if is_full else min(texts.least_length, own_length),
                 continue_after_end=texts.continue_after_end, batch_size=runtime.batch_size,
-                companions=self.session.companions(self.decoder, runtime),
+                companions=self.session.load_companions(self.decoder, runtime),
             )  # fmt: skip
             make_row = partial(
                 _make_row,

@@ -178,7 +178,7 @@ def _read_texts_ids(
     return {str(player): str(texts_id) for player, texts_id in cells if player and texts_id}
 
 
-_IN_NO_ID = {"num_examples", "samples", "human_examples", "system", "label", "path", "revision"}
+_UNIDENTIFYING_OPTIONS = {"num_examples", "samples", "human_examples", "system", "label", "path", "revision"}
 
 
 def identify_texts(spec: Mapping[str, Any], axes: Mapping[str, Any]) -> str:
@@ -191,7 +191,7 @@ def identify_texts(spec: Mapping[str, Any], axes: Mapping[str, Any]) -> str:
         axes: Have `model.digest`, which stands for the path of the model.
     """
     parts = spec.get("task"), (spec.get("models") or {}).get("model"), spec.get("decoder"), spec.get("texts")
-    options = [{k: v for k, v in (part or {}).items() if k not in _IN_NO_ID} for part in parts]
+    options = [{k: v for k, v in (part or {}).items() if k not in _UNIDENTIFYING_OPTIONS} for part in parts]
     return core.digest([core.make_shareable(core.to_json(options)), axes.get("model.digest")])[:12]
 
 

@@ -220,7 +220,7 @@ class Executor:
         if (step := _get_step(value)) is None:
             return self.find(value) if callable(value) else cast("str | None", value)
         if (entry := self.state(step).entry) is None or not isinstance(value, File):
-            return entry.content if entry is not None else None
+            return entry.content_digest if entry is not None else None
         if value.digest is not None:
             return value.digest(entry.path / value.name)
         names = (value.name, *value.others)

@@ -80,7 +80,7 @@ class Entry:
     """Environment that computed it: `git`, `packages`, `hardware`; empty if not recorded."""
 
     @property
-    def content(self) -> str:
+    def content_digest(self) -> str:
         """Digest of all its files."""
         return core.digest(self.files)
 

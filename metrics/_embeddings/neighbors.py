@@ -17,7 +17,7 @@ from openended.harness.core import F64, I64, Floats
 
 F32 = NDArray[np.float32]
 Mask = NDArray[np.bool_]
-_BLOCK = 512  # rows of the table at a time
+_BLOCK_ROWS = 512  # rows of the table at a time
 _PAIRS = 1 << 22  # numbers of a chunk of exact pairs
 # Bound on the float32 error of a squared distance as a share of |x|^2 + |y|^2: about 80 roundings.
 _ROUNDING = np.float32(1e-5)
@@ -122,8 +122,8 @@ def _is_within(table: F32, slack: np.float32, radius: F64, rows: F64, columns: F
 def _iterate_distances(a: DistancePoints, b: DistancePoints) -> Iterator[tuple[int, F32, np.float32]]:
     """Yield (first row, squared distances of a block of `a` to all of `b`, their error bound)."""
     most, turned = b.squares.max(), -2 * b.fast.T
-    for start in range(0, len(a.fast), _BLOCK):
-        rows = slice(start, start + _BLOCK)
+    for start in range(0, len(a.fast), _BLOCK_ROWS):
+        rows = slice(start, start + _BLOCK_ROWS)
         table = a.fast[rows] @ turned
         table += a.squares[rows, None]
         table += b.squares

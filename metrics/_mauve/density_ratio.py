@@ -25,7 +25,7 @@ _BLOCK = 512  # rows of a table of distances at a time
 _TIE = 1e-10  # squared distances this near, as a share of the largest norm, are one distance
 _KDE_DIMS = 50  # not from the paper
 _WIDTHS = np.geomspace(0.1, 4.0, 12)  # not from the paper; times the root mean square of the components
-_JUDGED = 1000  # texts whose left-out sides choose the width
+_WIDTH_TEXTS = 1000  # texts whose left-out sides choose the width
 _FOLDS = 5  # not from the paper
 _PENALTY = 1.0  # C of the classifier; not from the paper
 _MOST_ODDS = 20.0  # limit of the classifier's log-odds; not from the paper
@@ -113,7 +113,7 @@ def kde_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
     both = SidePair(both.rows / (spread if spread > 0 else 1.0), both.n_human)
     group = _number_groups(both, settings)
     order = np.argsort(np.einsum("ij,ij->i", both.rows, both.rows), kind="stable")
-    judged = order[:: -(-len(order) // _JUDGED)]
+    judged = order[:: -(-len(order) // _WIDTH_TEXTS)]
     gaps = compute_squared_distances(both.rows[judged], both.rows)
     gaps[group[judged, None] == group] = np.inf
     if not all(np.isfinite(gaps[:, side]).any(axis=1).all() for side in both.sides):

@@ -15,7 +15,7 @@ from .common import (
 from .ngrams import NgramIndex as NgramIndex, Sequences as Sequences, index_of as index_of, pack_rows as pack_rows
 from .samples_per_prompt import (
     FILE as FILE,
-    Answers as Answers,
+    AnswerOutcomes as AnswerOutcomes,
     PromptGroups as PromptGroups,
     PromptMetric as PromptMetric,
     PromptValues as PromptValues,

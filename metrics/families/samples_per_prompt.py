@@ -133,7 +133,7 @@ def prompts_of(ids: Sequence[str], included: Mask | None = None) -> PromptGroups
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answers:
+class AnswerOutcomes:
     """What a file says of each answer."""
 
     source: str
@@ -233,7 +233,7 @@ class PromptMetric(core.ReadsFile):
     def file_columns(self) -> tuple[str, ...]:
         return ("valid",) if FILE in self.valid_needs() else ()
 
-    def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> Answers:
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> AnswerOutcomes:
         from openended.metrics.judgments import read_rows
 
         columns, rows = read_rows(path, renamed)
@@ -254,7 +254,7 @@ class PromptMetric(core.ReadsFile):
             word = answers[key].get("valid", "no").lower()
             if word not in _WORDS and math.isnan(row.number("valid")):
                 raise core.DataError(f"{row.where}: column 'valid': expected a number or true or false, got {word!r}")
-        return Answers(path.name, answers)
+        return AnswerOutcomes(path.name, answers)
 
     def list_rows(self, features: Features, prepared: PromptValues) -> tuple[core.Ids, core.Ids]:
         return features.model.ids, features.model.ids

@@ -49,13 +49,13 @@ class CorrectedEstimate:
     worth: F64  # items that people would have had to judge in addition for the same standard errors
 
 
-def correct_judge(people: ItemEstimate, judge: ItemEstimate, judge_rest: ItemEstimate | None) -> CorrectedEstimate:
+def correct_judge(people: ItemEstimate, judge: ItemEstimate, judge_unrated: ItemEstimate | None) -> CorrectedEstimate:
     """Correct a judge by people (Angelopoulos, Duchi and Zrnic 2023).
 
     Args:
         people: People's estimate from the items that they judged, three or more.
         judge: The judge's estimate from the same items, in the same order.
-        judge_rest: The judge's estimate from the items without people; `None`: there are none.
+        judge_unrated: The judge's estimate from the items without people; `None`: there are none.
 
     Returns:
         Values that people would give, in their unit, with standard errors and 95 % intervals.
@@ -72,15 +72,15 @@ def correct_judge(people: ItemEstimate, judge: ItemEstimate, judge_rest: ItemEst
     alone = np.where(alone > 1e-12 * np.abs(people.values), alone, np.nan)
     margin = float(stdtrit(n - 1, 0.975)) * alone
     weights, errors, values = np.zeros_like(alone), alone, people.values
-    if judge_rest is not None and (rest := len(judge_rest.influence)) > 1:
-        spread = ((judge.influence**2).sum(axis=0) + (judge_rest.influence**2).sum(axis=0)) / (n + rest - 2)
+    if judge_unrated is not None and (rest := len(judge_unrated.influence)) > 1:
+        spread = ((judge.influence**2).sum(axis=0) + (judge_unrated.influence**2).sum(axis=0)) / (n + rest - 2)
         shared = (people.influence * judge.influence).sum(axis=0) / (n - 1)
         tuned = np.divide(shared, (1 + n / rest) * spread, out=np.zeros_like(alone), where=spread > 0)
         left = ((people.influence - tuned * judge.influence) ** 2).sum(axis=0) / (n - 2)
-        apart = judge_rest.values - judge.values
+        apart = judge_unrated.values - judge.values
         steepness = np.divide(apart**2, n * spread, out=np.zeros_like(alone), where=spread > 0) / (1 + n / rest) ** 2
         error = np.sqrt(
-            left * (1 / n + steepness) + tuned**2 * (judge_rest.influence**2).sum(axis=0) / (rest - 1) / rest
+            left * (1 / n + steepness) + tuned**2 * (judge_unrated.influence**2).sum(axis=0) / (rest - 1) / rest
         )
         says = (spread > 0) & np.isfinite(alone)  # a judge that says the same of all items tells nothing
         weights, errors = np.where(says, tuned, 0.0), np.where(says, error, alone)

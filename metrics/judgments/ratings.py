@@ -46,7 +46,7 @@ class Judgments:
 
     def check_examples(self, player: str, ids: Collection[str]) -> None:
         """Raise `DataError` if no example of the run has both texts rated."""
-        both = set(self.rows_of(HUMAN)) & set(self.rows_of(self.model_system(player)))
+        both = set(self.rows_of(HUMAN)) & set(self.rows_of(self.find_model_system(player)))
         check_rated_examples(self.source, both, ids)
 
     def rows_of(self, system: str) -> dict[str, int]:
@@ -59,7 +59,7 @@ class Judgments:
             name = _format_name((self.example_ids[row], self.systems[row]))
             _refuse_rating(f"{self.source}: {name}", self.ratings[row, column], scale)
 
-    def model_system(self, requested: str | None) -> str:
+    def find_model_system(self, requested: str | None) -> str:
         """Return the name of the model side; refuse if only one side was rated, or several models without a choice."""
         names = sorted(set(self.systems) - {HUMAN})
         if HUMAN not in self.systems or not names:

@@ -96,7 +96,7 @@ def build_results(texts: F64, method: Method = "examples", human: F64 | None = N
 def resample(plan: Plan, ids: Sequence[str], texts: F64, method: Method) -> Replicates:
     """Return replicates of a mean by one of the methods."""
     if method == "halves":
-        halves = plan.halves(ids)
+        halves = plan.mask_halves(ids)
         return Replicates(np.stack([side @ texts / side.sum(axis=1) for side in (halves, ~halves)]))
     if method == "subsample":
         subsets = plan.subsets(ids, 0.6)

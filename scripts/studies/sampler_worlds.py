@@ -220,7 +220,7 @@ def total_variation(law: Tensor, other: Tensor) -> float:
     return float((law.flatten() - other.flatten()).abs().sum() / 2)
 
 
-SMALL = MarkovWorld(vocab_size=2, length=3)
+SMALL_WORLD = MarkovWorld(vocab_size=2, length=3)
 """For `conf`: its states hold confidences too, and are too many in the larger world."""
 _STEPS = (1, 4, 16, 64)
 SAMPLERS: tuple[denoising.DenoisingDecoder, ...] = (
@@ -245,7 +245,7 @@ def compute_distance(title: str) -> Iterator[list[str]]:
     """Yield the row of a sampler: size of its world, and the total variation from the world's law."""
     decoder = next(decoder for decoder in SAMPLERS if decoder.title == title)
     is_remembering = isinstance(decoder, denoising.Remdm) and decoder.strategy == "conf"
-    world = SMALL if is_remembering else MarkovWorld()
+    world = SMALL_WORLD if is_remembering else MarkovWorld()
     distance = total_variation(compute_output_law(world, decoder), world.law())
     yield [title, str(world.vocab_size), str(world.length), f"{distance:.2e}" if distance > 1e-12 else "0"]
 

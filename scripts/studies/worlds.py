@@ -52,11 +52,11 @@ def _make_side(rng: np.random.Generator, metric: Metric, name: str, ids: object,
     tokens: Ragged | None = None
     data: dict[object, object] = {}
     for need in metric.needs():
-        if need.kind in OF_TOKENS:
+        if need.kind in TOKEN_WRITERS:
             tokens = _draw_tokens(rng, topic, writer) if tokens is None else tokens
-            data[need] = OF_TOKENS[need.kind](rng, topic, tokens, writer)
+            data[need] = TOKEN_WRITERS[need.kind](rng, topic, tokens, writer)
         else:
-            data[need] = OF_TOPICS[need.kind](rng, topic, writer)
+            data[need] = TOPIC_WRITERS[need.kind](rng, topic, writer)
     return Side(name, [str(i) for i in np.asarray(ids)], data)  # type: ignore[arg-type]
 
 
@@ -129,7 +129,7 @@ def classify_by_length(texts: list[str], is_model: object, test_texts: list[str]
     return np.abs(tests - lengths[labels].mean()) < np.abs(tests - lengths[~labels].mean())
 
 
-OF_TOKENS: dict[str, Callable[[np.random.Generator, I64, Ragged, Writer], object]] = {
+TOKEN_WRITERS: dict[str, Callable[[np.random.Generator, I64, Ragged, Writer], object]] = {
     "tokens": lambda rng, topic, tokens, writer: tokens,  # noqa: ARG005
     "texts": _write_texts,
     "token_nll": _draw_nll,
@@ -137,7 +137,7 @@ OF_TOKENS: dict[str, Callable[[np.random.Generator, I64, Ragged, Writer], object
     "log_prob": _draw_log_prob,
     "q_entropy": _draw_nll,
 }
-OF_TOPICS: dict[str, Callable[[np.random.Generator, I64, Writer], object]] = {
+TOPIC_WRITERS: dict[str, Callable[[np.random.Generator, I64, Writer], object]] = {
     "stops": lambda rng, topic, writer: rng.random(len(topic)) < 0.3 + 0.02 * topic,  # noqa: ARG005
     "end_tokens": lambda rng, topic, writer: np.zeros(1, dtype=np.int64),  # noqa: ARG005
     "embeddings": _draw_embeddings,

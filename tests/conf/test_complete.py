@@ -17,8 +17,9 @@ from openended.harness.core import (
     load_members,
     read_node,
 )
-from openended.harness.core.choices import format_options, list_bundled_choices, read_set, resolve_metric_names
+from openended.harness.core.choices import format_options, list_bundled_choices, read_set
 from openended.harness.core.registry import NAMED, build_class_node, read_option_docs
+from openended.harness.core.synonyms import resolve_metric_names
 
 CONF = Path(__file__).parents[2] / "conf"
 CLASSES = [(group, name) for group in CLASS_GROUPS for name in list_members(group)]

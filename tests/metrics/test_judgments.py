@@ -170,13 +170,13 @@ def test_unreadable_files(write, tmp_path):
 
 def test_sides(write):
     judgments = read_judgments(write("example_id,system,rating\na,human,1\na,greedy,2\na,nucleus,3\n"))
-    assert judgments.model_system("nucleus") == "nucleus"
+    assert judgments.find_model_system("nucleus") == "nucleus"
     assert judgments.rows_of("nucleus") == {"a": 2}
     alone = [read_judgments(write(f"example_id,system,rating\na,{side},1\n")) for side in ("human", "greedy")]
     check_edges([
-        (lambda: judgments.model_system(None), DataError, "ratings of greedy, nucleus; say which"),
-        (lambda: judgments.model_system("beam"), DataError, "no ratings of system 'beam'"),
-        *((lambda j=j: j.model_system(None), DataError, "expected ratings of human and of model texts") for j in alone),
+        (lambda: judgments.find_model_system(None), DataError, "ratings of greedy, nucleus; say which"),
+        (lambda: judgments.find_model_system("beam"), DataError, "no ratings of system 'beam'"),
+        *((lambda j=j: j.find_model_system(None), DataError, "expected ratings of human and of model texts") for j in alone),
     ])  # fmt: skip
 
 

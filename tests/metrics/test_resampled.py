@@ -55,7 +55,7 @@ def test_a_draw_is_the_metric_of_the_drawn_texts(metric):
     plan = Plan(40)
     made = metric.replicates(features, metric.compute(features), plan)
     share = next((r.share for r in made.values() if r.share < 1), SHARE)
-    halves, subsets = plan.halves(features.model.ids), plan.subsets(features.model.ids, share)
+    halves, subsets = plan.mask_halves(features.model.ids), plan.subsets(features.model.ids, share)
     seen = set()
     for split, half in ((0, 0), (0, 1), (7, 0)):
         inside = halves[split] ^ bool(half)
@@ -117,7 +117,7 @@ def test_what_is_prepared_once_gives_what_each_would_prepare_itself(metric):
 def test_histograms_of_many_halves_have_the_values_of_each():
     rng = np.random.default_rng(0)
     human, model = rng.integers(0, 7, 50), np.minimum(rng.integers(0, 9, 50), 6)
-    halves = Plan(40).halves([str(i) for i in range(50)])
+    halves = Plan(40).mask_halves([str(i) for i in range(50)])
     both = np.concatenate([halves, ~halves])
     p, q = weigh_histograms(human, both, 8), weigh_histograms(model, both, 8)
     for curve in ("uniform", "angular"):
@@ -140,7 +140,7 @@ def test_smoothed_halves_are_smoothed_as_their_own_counts_are(smoothing, whole):
     """The rules that look at counts see those of the half; what the others add is told by a number of texts."""
     rng = np.random.default_rng(1)
     human, model = rng.integers(0, 7, 50), rng.integers(0, 5, 50)
-    halves = Plan(8).halves([str(i) for i in range(50)])
+    halves = Plan(8).mask_halves([str(i) for i in range(50)])
     both = np.concatenate([halves, ~halves])
     p, q = weigh_histograms(human, both, 8), weigh_histograms(model, both, 8)
     options = {"lambdas": (), "scaling_factor": 5.0, "curve_points": 25, "curve": "uniform"}

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from openended.harness import core
 from openended.harness.core import Features, Plan, Side, UndefinedMetric
-from openended.harness.core.resampling import enlarge
+from openended.harness.core.resampling import rescale_halves
 from openended.harness.run.measure import add_intervals
 from openended.metrics._embeddings import neighbors
 from openended.metrics._surface import NAMES, surface_features
@@ -660,6 +660,6 @@ def test_halves_at_a_scale_have_the_errors_of_halves_where_a_value_is_quadratic(
         return np.stack([rows @ slope + np.einsum("ij,jk,ik->i", rows, curvature, rows)
                          for rows in (1 + scale * moved, 1 - scale * moved)])  # fmt: skip
 
-    errors = [core.Replicates(enlarge(score(scale), scale)).std_error() for scale in (1, 1 / 3)]
+    errors = [core.Replicates(rescale_halves(score(scale), scale)).std_error() for scale in (1, 1 / 3)]
     assert errors[1] == pytest.approx(errors[0], rel=1e-9)
     assert core.Replicates(score(1 / 3)).std_error() < errors[0] / 2

@@ -129,9 +129,9 @@ def _read(word: str, outputs: Path, where: Mapping[str, str]) -> Results:
         results = measured.read_frame(path)
         return measured.filter_results(results, where, every=True) if where else results
     if path.suffix in (".csv", ".zip"):
-        hint = f"openended import {word} unpacks it" if path.suffix == ".zip" else "give the results.parquet next to it"
+        hint = measured.suggest_command(path) if path.suffix == ".zip" else "; give the results.parquet next to it"
         missing = "" if path.is_file() else "no such file; "
-        raise DataError(f"{word}: {missing}expected runs, a name, a record.json or a results.parquet; {hint}")
+        raise DataError(f"{word}: {missing}expected runs, a name, a record.json or a results.parquet{hint}")
     return measured.read_results(measured.resolve_report_request([word], outputs).paths, where)
 
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from openended.harness.core import Arguments, SpecError, make_main
+from openended.harness.core import Arguments, SpecError, make_main, split_names
 from openended.harness.imported import name_files as name_files_apart, read_system_scores
 from openended.harness.report import compare_scores
+from openended.harness.results import suggest_command
 
 _STAMPS = re.compile(r"^(samples_|\d{4}-\d\d-\d\dT[\d-]+_)|_(\w{22}|\d{4}-\d\d-\d\dT[\d.-]+)$")  # of file names
 RUNS = Path("outputs", "runs")
@@ -16,8 +17,9 @@ _ARGUMENTS: Arguments = {
     "systems": {"nargs": "+", "metavar": "[NAME=]FILE",
                 "help": ".eval or .json log of Inspect, samples_….jsonl of lm-eval, or .csv, .jsonl, .parquet with an "
                         "id per row; files of one NAME are repeats"},
-    "--metrics": {"default": "", "metavar": "NAMES", "help": "metrics to compare; default: all that the files share"},
-    "--lower": {"default": "", "metavar": "NAMES", "help": "metrics whose lower value is better"},
+    "--metrics": {"type": split_names, "default": "", "metavar": "NAMES",
+                  "help": "metrics to compare; default: all that the files share"},
+    "--lower": {"type": split_names, "default": "", "metavar": "NAMES", "help": "metrics whose lower value is better"},
     "--id": {"metavar": "COLUMN", "help": "column of a table with the sample; default: id, sample_id, example_id, …"},
     "--cluster": {"metavar": "COLUMN",
                   "help": "column that groups samples, or a field of a log: metadata.topic, doc.passage"},
@@ -32,21 +34,23 @@ _ARGUMENTS: Arguments = {
 def _compare(args: argparse.Namespace) -> None:
     if args.difference is not None and not 0 < args.difference < math.inf:
         raise SpecError(f"--difference: expected a number above 0, got {args.difference:g}")
-    metrics, lower = ([n.strip() for n in text.split(",") if n.strip()] for text in (args.metrics, args.lower))
     files = name_files(args.systems)
     if runs := next(
         (path for paths in files.values() for path in paths if not path.exists() and (RUNS / path).is_dir()), None
     ):
         raise SpecError(f"{runs} is a name of runs: openended report {runs} --baseline SYSTEM tests its systems")
     if len(files) < 2 and not args.people:
+        ((file, *_),) = files.values()
         raise SpecError(
-            f"expected two systems or more, got {len(files)}: openended compare A B, or A --people FILE if A is a judge"
+            f"expected scores of two systems or more, got {len(files)}: openended compare A B, or A --people FILE if A "
+            f"is a judge{suggest_command(file)}"
         )
     systems = [read_system_scores(n, paths, id_column=args.id, cluster=args.cluster) for n, paths in files.items()]
     people = {n: read_system_scores(n, paths, id_column=args.id) for n, paths in _name_people(args.people, [*files])}
     compare_scores(
-        systems, metrics, lower, drop=args.unmatched == "drop", difference=args.difference, people=people, out=args.out
-    )
+        systems, args.metrics, args.lower, drop=args.unmatched == "drop", difference=args.difference, people=people,
+        out=args.out,
+    )  # fmt: skip
 
 
 def _name_people(words: Sequence[str], systems: Sequence[str]) -> list[tuple[str, list[Path]]]:

@@ -48,7 +48,7 @@ def write_script(shell: str) -> str:
         if name == "rate":
             words |= {f" {name} {sub}": _list_flags(run, sub) for sub in subcommands}
         words[f" {name} "] = [*subcommands, *_list_flags(run)]
-    options = [f"{group}=" for group in GROUPS] + [f"{line.partition(':')[0]}=" for line in list_options()]
+    options = [f"{group}=" for group in GROUPS] + [f"{option}=" for option in list_options()]
     words[""] = [*options, *list_commands()]
     cases = [f'    *"{pattern}"*) words="{" ".join(listed)}" ;;' for pattern, listed in words.items()]
     return _SCRIPT.format(shell=shell, setup=_ZSH if shell == "zsh" else "", cases="\n".join(cases))

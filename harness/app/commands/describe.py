@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import inspect
+import json
 import sys
 
 from openended.harness import core
@@ -37,11 +38,34 @@ def find_choice(word: str) -> tuple[str, str]:
     return groups[0], name
 
 
-def describe_option(word: str) -> str:
+def describe_option(word: str) -> str | None:
+    """Describe an option, as `num_examples`, `mauve.num_buckets` or `metric.mauve.num_buckets`; None if it is none."""
+    if word in (lines := core.list_options()):
+        return f"{lines[word]}\n"
+    owner, _, option = word.rpartition(".")
+    if not owner:
+        return None
+    if owner in core.GROUPS and (typed := core.explain_class_option(option, "…")):
+        raise SpecError(f"{word}: {typed}; openended describe NAME.{option} describes it")
+    group, name = find_choice(owner.replace(".", "/"))
+    if (cls := core.load_choice_class(group, name)) is None:
+        raise SpecError(f"{word}: {name} has no options of its own; openended describe {name}")
+    option = core.read_option_synonyms(cls).get(option, option)
+    docs, node = core.read_option_docs(cls), core.read_node(group, name)
+    if option not in docs:
+        raise SpecError(f"no option {option!r} of {name}{core.suggest(option, docs)}")
+    prefix, default = group, node.get(group, node).get(option)
+    if group == "metric":
+        prefix, default = f"metric.{name}", node[name][option]
+    value = default if isinstance(default, str) else json.dumps(default)
+    return f"{prefix}.{option}={value}: {docs[option]}\n"
+
+
+def describe_choice(word: str) -> str:
     """Describe a choice, given by `name` or `group/name`."""
     group, name = find_choice(word)
     docstrings = []
-    if group in _KINDS and (cls := _find_described_class(group, name)) is not None:
+    if group in _KINDS and (cls := core.load_choice_class(group, name)) is not None:
         home = sys.modules[cls.__module__]
         described = [*([home] if group in ("metric", "task") else []), cls]
         docstrings = [docstring for part in described if (docstring := inspect.getdoc(part))]
@@ -54,15 +78,6 @@ def describe_option(word: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _find_described_class(group: str, name: str) -> type | None:
-    """Return the class whose options a choice has; None of a set, and of a choice without options."""
-    if group == "embedder":
-        return core.load_member(group, "_base")
-    node = core.read_node(group, name) if name in core.list_members(group) or group != "metric" else {}
-    class_name = node.get(name if group == "metric" else group, node).get("name")
-    return core.load_member(group, class_name) if class_name else None
-
-
 def _format_yaml(group: str, name: str) -> str:
     """Return what a choice is composed of as YAML, to copy into a file of one's own."""
     if group in ("experiment", "using", "scoring", "compat"):
@@ -73,7 +88,7 @@ def _format_yaml(group: str, name: str) -> str:
 
 def _describe(args: argparse.Namespace) -> None:
     text = _format_yaml(*find_choice(args.name)) if args.yaml else describe_option(args.name)
-    sys.stdout.write(text)
+    sys.stdout.write(text or describe_choice(args.name))
 
 
 main = make_main("describe", __doc__, _ARGUMENTS, _describe, example="openended describe mauve")

@@ -75,8 +75,8 @@ def _export_archive(args: argparse.Namespace) -> None:
                 raise StoreError(f"{path} disappeared during the export; is a grid running?") from err
     if to_output:
         return
-    size = args.archive.stat().st_size / 1e6
-    core.print_line(f"{args.archive}: {len(files):,} files, {size:,.1f} MB; openended import {args.archive.name}")
+    size = core.format_size(args.archive.stat().st_size)
+    core.print_line(f"{args.archive}: {len(files):,} files, {size}; openended import {args.archive.name}")
 
 
 def list_files(name: str, outputs: Path, *, store: bool) -> Iterator[Path]:

@@ -3,27 +3,24 @@
 import argparse
 from contextlib import suppress
 
-from openended.harness.core import OUTPUTS, Arguments, SpecError, make_main, print_line
+from openended.harness.core import OUTPUTS, Arguments, SpecError, make_main, print_line, split_names
 from openended.harness.report import format_power
 from openended.harness.results import read_results, resolve_report_request
 
 _ARGUMENTS: Arguments = {
     "paths": {"nargs": "+", "metavar": "NAME|GRID_FOLDER|RUNS", "help": "runs of two systems or more: a pilot"},
-    "--difference": {
-        "default": "",
-        "metavar": "VALUE=D,…",
-        "help": "differences to resolve, each in the unit of its value; default: those measured",
-    },
-    "--metrics": {"default": "", "metavar": "NAMES", "help": "metrics or values; default: the first of each metric"},
+    "--difference": {"type": split_names, "default": "", "metavar": "VALUE=D,…",
+                     "help": "differences to resolve, each in the unit of its value; default: those measured"},
+    "--metrics": {"type": split_names, "default": "", "metavar": "NAMES",
+                  "help": "metrics or values; default: the first of each metric"},
     **OUTPUTS,
-}
+}  # fmt: skip
 
 
 def _print_power(args: argparse.Namespace) -> None:
-    names, requested = ([n.strip() for n in t.split(",") if n.strip()] for t in (args.metrics, args.difference))
-    differences = dict(map(_parse_difference, requested))
+    differences = dict(map(_parse_difference, args.difference))
     results = read_results(resolve_report_request(args.paths, args.outputs).paths)
-    for line in format_power(results, names, differences):
+    for line in format_power(results, args.metrics, differences):
         print_line(line)
 
 

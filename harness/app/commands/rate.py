@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,13 +26,6 @@ Examples:
 """
 
 
-def _refuse_options(words: Iterable[str]) -> None:
-    for word in words:
-        name, sign, value = word.partition("=")
-        if sign and name.isidentifier() and not Path(word).exists():
-            raise SpecError(f"{word}: options are flags here: --{name.replace('_', '-')} {value}")
-
-
 def make(args: argparse.Namespace) -> None:
     """Make one HTML file per rater from finished runs."""
     from openended.harness.rating import (
@@ -51,9 +44,11 @@ def make(args: argparse.Namespace) -> None:
     protocol = load_protocol(args.protocol, {name: getattr(args, name) for name in names if hasattr(args, name)})
     if not args.words:
         raise SpecError("which runs? the name of an experiment or grid, or a folder of runs")
-    _refuse_options(args.words)
-    axes = args.by.split(",") if args.by else ()
-    material = read_study_texts(args.words, args.outputs, protocol, args.exclude, axes)
+    for word in args.words:
+        name, sign, value = word.partition("=")
+        if sign and name.isidentifier() and not Path(word).exists():
+            raise SpecError(f"{word}: options are flags here: --{name.replace('_', '-')} {value}")
+    material = read_study_texts(args.words, args.outputs, protocol, args.exclude, args.by)
     controls = read_controls(args.controls, protocol) if args.controls else ()
     try:
         study = make_study(material, protocol, controls=controls, seed=args.seed, people=args.people)
@@ -244,21 +239,17 @@ class Command(NamedTuple):
 
 
 _STUDY: core.Arguments = {"study": {"type": Path, "help": "the folder of a study"}}
-_LEAVE_OUT: core.Arguments = {
-    "--leave-out": {"action": "store_true", "help": "skip files that cannot be used, and list them"}
-}
+_SKIP = {"--leave-out": {"action": "store_true", "help": "skip files that cannot be used, and list them"}}
 COMMANDS = {
     "make": Command(
-        make,
-        {
+        make, {
             "words": {"nargs": "*", "metavar": "RUNS", "help": "names of experiments or grids, or folders of runs"},
             "-o/--out": {"type": Path, "default": Path("study"), "metavar": "DIR", "help": "default: study"},
             **core.OUTPUTS,
             "--dry": {"action": "store_true", "help": "print hours and intervals, and write nothing"},
             "--protocol": {"default": "mauve", "metavar": "NAME", "help": "what raters are asked; default: mauve"},
-            "--by": {
-                "metavar": "AXES", "help": "name systems by these axes, as model,decoder.p; default: as in tables",
-            },
+            "--by": {"type": core.split_names, "default": "", "metavar": "AXES",
+                     "help": "name systems by these axes, as model,decoder.p; default: as in tables"},
             "--people": {"type": core.positive_int, "metavar": "N", "help": "deal all items to N sheets, one each"},
             "--controls": {"type": Path, "metavar": "FILE", "help": "items with known answers, mixed in"},
             "--exclude": {"type": Path, "metavar": "FILE", "help": "ids of examples to leave out, one per line"},
@@ -268,41 +259,33 @@ COMMANDS = {
         epilog="Protocols: {names}, or a YAML of your own (docs/human_studies.md).",
     ),
     "score": Command(
-        score,
-        {**_STUDY,
-            "words": {
-                "nargs": "*", "metavar": "FILES",
-                "help": "answers-….json or folders of them; default: those in the study's folder. OPTION=VALUE is set "
-                        "in the runs that HUSE reads, as model.path=FOLDER",
-            },
-            **_LEAVE_OUT,
+        score, {
+            **_STUDY,
+            "words": {"nargs": "*", "metavar": "FILES",
+                      "help": "answers-….json or folders of them; default: those in the study's folder. OPTION=VALUE "
+                              "is set in the runs that HUSE reads, as model.path=FOLDER"},
+            **_SKIP,
             "-o/--out": {"type": Path, "metavar": "DIR", "help": "of the report; default: STUDY/report"},
         },
         "the judgments are collected; the same command resumes", "openended rate score study answers/*.json",
         "HUSE reads the model's probabilities: its runs are done again with metric=[huse], from the store.",
     ),
     "collect": Command(
-        collect,
-        {
-            "files": {
-                "nargs": "+", "type": Path, "metavar": "FILES",
-                "help": "answers-….json, a server's answers.db, or folders of them",
-            },
-            "-o/--out": {
-                "type": Path, "default": Path("judgments.csv"), "metavar": "FILE", "help": "default: judgments.csv",
-            },
-            "--key": {
-                "type": Path, "action": "append", "metavar": "STUDY",
-                "help": "a study's folder or its key.json; else looked for",
-            },
-            **_LEAVE_OUT,
+        collect, {
+            "files": {"nargs": "+", "type": Path, "metavar": "FILES",
+                      "help": "answers-….json, a server's answers.db, or folders of them"},
+            "-o/--out": {"type": Path, "default": Path("judgments.csv"), "metavar": "FILE",
+                         "help": "default: judgments.csv"},
+            "--key": {"type": Path, "action": "append", "metavar": "STUDY",
+                      "help": "a study's folder or its key.json; else looked for"},
+            **_SKIP,
         },
         "files are replaced as a whole; none is half-written",
         "openended rate collect study answers/*.json -o judgments.csv",
     ),
     "simulate": Command(
-        simulate,
-        {**_STUDY,
+        simulate, {
+            **_STUDY,
             "-o/--out": {"type": Path, "metavar": "DIR", "help": "default: STUDY/simulated"},
             "--seed": {"type": int, "default": 0, "help": "of their answers; default: 0"},
         },
@@ -310,18 +293,13 @@ COMMANDS = {
         "A player with less repetition in its texts is preferred.",
     ),
     "judge": Command(
-        judge,
-        {
-            "words": {
-                "nargs": "+", "metavar": "STUDY",
-                "help": "folders of studies of the same systems, and options of the judge's run: model=openai "
-                        "model.path=my-judge model.base_url=http://localhost:8000",
-            },
+        judge, {
+            "words": {"nargs": "+", "metavar": "STUDY",
+                      "help": "folders of studies of the same systems, and options of the judge's run: model=openai "
+                              "model.path=my-judge model.base_url=http://localhost:8000"},
             "-o/--out": {"type": Path, "metavar": "FILE", "help": "default: judge.csv in the first study"},
-            "--people": {
-                "type": Path, "metavar": "FILE",
-                "help": "judgments of people, to measure the judge's agreement with them",
-            },
+            "--people": {"type": Path, "metavar": "FILE",
+                         "help": "judgments of people, to measure the judge's agreement with them"},
             "--limit": {"type": core.positive_int, "metavar": "N", "help": "the first N items; default: all"},
         },
         "every reply is in the store; the same command resumes",
@@ -329,26 +307,21 @@ COMMANDS = {
         "The judge answers greedily, by any model and engine that generates; see openended --help.",
     ),
     "frequency": Command(
-        frequency,
-        {
+        frequency, {
             "ratings": {"type": Path, "metavar": "RATINGS", "help": "a file of ratings with a column text"},
-            "--corpus": {
-                "type": Path, "required": True, "metavar": "FILE", "help": "sentences, one per line or record",
-            },
-            "-o/--out": {
-                "type": Path, "default": Path("frequency.csv"), "metavar": "FILE", "help": "default: frequency.csv",
-            },
+            "--corpus": {"type": Path, "required": True, "metavar": "FILE",
+                         "help": "sentences, one per line or record"},
+            "-o/--out": {"type": Path, "default": Path("frequency.csv"), "metavar": "FILE",
+                         "help": "default: frequency.csv"},
         },
         "files are replaced as a whole; none is half-written",
         "openended rate frequency ratings.csv --corpus sentences.txt",
     ),
     "serve": Command(
-        serve,
-        {**_STUDY,
-            "--raters": {
-                "type": core.positive_int, "metavar": "N",
-                "help": "links to make; default: as many as the study has sheets",
-            },
+        serve, {
+            **_STUDY,
+            "--raters": {"type": core.positive_int, "metavar": "N",
+                         "help": "links to make; default: as many as the study has sheets"},
             "--host": {"default": "127.0.0.1", "help": "the address that raters type; default: localhost"},
             "--port": {"type": int, "default": 8123, "help": "default: 8123; 0: a free one"},
         },

@@ -5,10 +5,12 @@ import logging
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from openended.harness import core, imported, run
+from openended.harness.results import suggest_command
 
 COMMAND = "openended score"
 _SHOWN = 1000  # characters of the first text
@@ -45,7 +47,7 @@ Examples:
 
 _ARGUMENTS: core.Arguments = {
     "systems": {"nargs": "+", "metavar": "[NAME=]FILE",
-                "synonyms": ("--predictions", "--generations", "--hypotheses", "--systems", "--input", "--texts"),
+                "synonyms": ("-i", "--predictions", "--generations", "--hypotheses", "--systems", "--input", "--texts"),
                 "help": "the texts of a system, and its name in tables; naive:NAME makes them from human texts"},
     "--human": {"required": True, "metavar": "FILE", "help": "the human texts",
                 "synonyms": ("--reference", "--references", "--ref", "--refs", "--gold", "--target")},
@@ -54,8 +56,8 @@ _ARGUMENTS: core.Arguments = {
                   "synonyms": ("--model", "--models", "--lm")},
     "--scorer": {"metavar": "MODEL", "help": "likelihood and tokens by this model instead"},
     "--embedder": {"metavar": "MODEL", "help": "vectors by this model instead"},
-    "--metrics": {"metavar": "NAMES", "help": "metrics or sets (text, two_sample, paper, all)",
-                  "synonyms": ("--metric",)},
+    "--metrics": {"type": core.split_names, "metavar": "NAMES", "synonyms": ("--metric",),
+                  "help": "metrics or sets (text, two_sample, paper, all)"},
     "--compat": {"metavar": "PAPER",
                  "help": "metrics as in mauve2021, pr2024, mdlm, sedd, bd3lm, sdtt, dlmbench; or compat=PAPER"},
     "--field": {"metavar": "NAME", "help": "field with the text in the systems' files; default: detected"},
@@ -66,7 +68,7 @@ _ARGUMENTS: core.Arguments = {
     "--features": {"nargs": "+", "metavar": "NPY", "help": "your own vectors, one file per system, in the same order"},
     "--human-features": {"metavar": "NPY", "help": "those of the human texts"},
     "--num-examples": {"default": "all", "metavar": "N", "help": "the first N texts of each side; default: all",
-                       "synonyms": ("--limit", "--n", "--max-examples", "--num-samples")},
+                       "synonyms": ("--num-samples",)},
     "--max-new-tokens": {"type": int, "metavar": "N", "help": "cut texts at N tokens of the scorer; default: no"},
     "--name": {"metavar": "NAME", "help": "of the runs and the report; default: score-TIME"},
     "--outputs-dir": {"default": "outputs", "metavar": "DIR", "help": "where everything is kept",
@@ -91,11 +93,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = core.make_parser("score", description, {**_ARGUMENTS, "--human": human}, example, EPILOG)
     if chosen := next((word for word in words if word.startswith("metric=") and not Path(word).exists()), None):
         parser.error(f"{chosen}: here, metrics are named by --metrics {chosen.partition('=')[2].strip('[]')}")
+    typed = [Path(word) for before, word in pairwise(["", *words]) if word and not before.startswith("-")]
+    if runs := next((path for path in typed if path.is_dir() and suggest_command(path)), None):
+        parser.error(f"{runs}: expected files of texts{suggest_command(runs)}")
     args, systems = parser.parse_known_args([word for word in words if word not in options])
-    if args.metrics is not None:
-        args.metrics = [name.strip() for name in args.metrics.strip("[]").replace(" ", ",").split(",") if name.strip()]
-        if not args.metrics:
-            parser.error("argument --metrics: expected names, as --metrics mauve,zipf, got none")
+    if args.metrics == []:
+        parser.error("argument --metrics: expected names, as --metrics mauve,zipf, got none")
     if Path(args.outputs_dir).suffix in (".csv", ".json", ".jsonl", ".tex", ".md", ".html"):
         parser.error(f"--outputs-dir: expected a folder, got {args.outputs_dir!r}; tables (.md, .tex, .csv) go into it")
     if any(word.startswith("-") for word in systems):

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from openended.harness.core import OUTPUTS, Arguments, DataError, StoreError, make_main, print_line
+from openended.harness.core import OUTPUTS, Arguments, DataError, StoreError, format_size, make_main, print_line
 from openended.harness.storage import STAGES, RemoteStore, check_store, collect_garbage, find_named_entries
 
 _ARGUMENTS: Arguments = {
@@ -42,7 +42,7 @@ def _store(args: argparse.Namespace) -> None:
         runs = args.outputs / "runs" if args.unnamed else None
         deleted = collect_garbage(root, runs=runs, days=days, delete=not args.dry_run)
         outcome = "would be deleted" if args.dry_run else "deleted"
-        lines = [*deleted.names, f"{len(deleted.names):,} {outcome}, {_format_size(deleted.size)}"]
+        lines = [*deleted.names, f"{len(deleted.names):,} {outcome}, {format_size(deleted.size)}"]
     elif args.url is not None:
         shared = RemoteStore(args.url)
         count = shared.push(root) if args.action == "push" else shared.pull(root)
@@ -71,20 +71,16 @@ def format_sizes(sizes: Mapping[str, int], names: Mapping[str, set[str]]) -> Ite
     for stage in STAGES:
         stage_sizes = [size for entry, size in sizes.items() if entry.startswith(f"{stage}/")]
         if stage_sizes:
-            yield f"stage      {stage:11} {len(stage_sizes):7,} entries {_format_size(sum(stage_sizes)):>10}"
-    yield f"all        {'':11} {len(sizes):7,} entries {_format_size(sum(sizes.values())):>10}"
+            yield f"stage      {stage:11} {len(stage_sizes):7,} entries {format_size(sum(stage_sizes)):>10}"
+    yield f"all        {'':11} {len(sizes):7,} entries {format_size(sum(sizes.values())):>10}"
     for name, entries in names.items():
         here = [entry for entry in entries if entry in sizes]
         others = set().union(*(more for other, more in names.items() if other != name))
         alone = sum(sizes[entry] for entry in here if entry not in others)
         total = sum(sizes[entry] for entry in here)
-        yield f"runs       {name}: {len(here):,} entries, {_format_size(total)}, {_format_size(alone)} of it not shared"
+        yield f"runs       {name}: {len(here):,} entries, {format_size(total)}, {format_size(alone)} of it not shared"
     free = [entry for entry in sizes if not any(entry in entries for entries in names.values())]
-    yield f"unnamed    {len(free):,} entries, {_format_size(sum(sizes[entry] for entry in free))}: no run names them"
-
-
-def _format_size(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB" if count < 10**9 else f"{count / 1e9:,.1f} GB"
+    yield f"unnamed    {len(free):,} entries, {format_size(sum(sizes[entry] for entry in free))}: no run names them"
 
 
 main = make_main("store", __doc__, _ARGUMENTS, _store, after="finished work is kept")

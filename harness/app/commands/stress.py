@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from openended.harness import imported
-from openended.harness.core import BAD_INPUT, OK, SpecError, print_error, suggest
+from openended.harness.core import BAD_INPUT, OK, SpecError, print_error, split_names, suggest
 
 COMMAND = "openended stress"
 STRENGTHS = (10, 30, 100)
@@ -58,11 +58,11 @@ def make_grid(words: Sequence[str]) -> list[str]:
             )
         if key.partition(".")[0] in ("decoder", "model", "prompting", "samples", "min_new_tokens"):
             raise SpecError(f"{word}: perturbed human texts are compared and nothing is generated; leave it out")
-    kinds = _split(options.get("perturbation")) or list(imported.list_perturbations())
+    kinds = split_names(options.get("perturbation", "")) or list(imported.list_perturbations())
     for kind in kinds:
         if kind not in imported.list_perturbations():
             raise SpecError(f"perturbation={kind}: no such perturbation{suggest(kind, imported.list_perturbations())}")
-    strengths = _split(options.get("strength")) or [str(strength) for strength in STRENGTHS]
+    strengths = split_names(options.get("strength", "")) or [str(strength) for strength in STRENGTHS]
     for strength in strengths:
         if not (strength.isdecimal() and 1 <= int(strength) <= 100):
             raise SpecError(f"strength={strength}: expected percentages from 1 to 100, as strength=10,30,100")
@@ -71,7 +71,3 @@ def make_grid(words: Sequence[str]) -> list[str]:
     rest = [word for word in words if word.partition("=")[0] not in ("perturbation", "strength", "-m", "--multirun")]
     unset = [f"{name}={value}" for name, value in defaults.items() if name not in options]
     return ["-m", *unset, *rest, f"generations={','.join(systems)}"]
-
-
-def _split(value: str | None) -> list[str]:
-    return [part.strip() for part in (value or "").strip("[]").split(",") if part.strip()]

@@ -11,7 +11,15 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from openended.harness.app.hydra.experiments import CHOICE, apply_using
-from openended.harness.core import GROUPS, SpecError, find_member, list_names, print_error, read_node, resolve_synonym
+from openended.harness.core import (
+    CLASS_GROUPS,
+    GROUPS,
+    SpecError,
+    load_choice_class,
+    print_error,
+    read_option_synonyms,
+    resolve_synonym,
+)
 from openended.harness.results import make_natural_sort_key
 
 log = logging.getLogger(__name__)
@@ -31,8 +39,9 @@ SEARCH_OPTIONS = ("maximize", "minimize", "toward_human", "trials", "sampler", "
 DECISION_OPTIONS = ("decide", "alpha", "looks")
 # Options whose keys the user chooses.
 _OWN_KEYS = re.compile(r"(report\.(where|names)|judgment_players|model\.engine|hydra\.launcher\.resources)\b")
-_ONE_CHOICE = {*GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
 _NAMES = re.compile(r"\[?\s*[\w-]+(\s*,\s*[\w-]+)*\s*\]?")  # of choices; a list of metrics is in brackets
+# A list, the `name` of a class, or a choice with the value of its first option, perhaps.
+_WRONG_CHOICE = re.compile(r"[+~]*(?!metric=)([\w/]+\s*=\s*\[|\w+\.name=|\w+=.*[\w-][:(=])")
 DEFAULT_DECODER = "nucleus"  # as in conf/config.yaml
 
 
@@ -97,12 +106,18 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
         elif ("=" not in word and not word.startswith("~")) or word.startswith("="):
             from openended.harness.app.hydra.errors import explain_missing_equals
 
-            raise SpecError(explain_missing_equals(word))
+            raise SpecError(
+                explain_missing_equals(word, words[position - 1] if position else "", words[position + 1 :])
+            )
         else:
-            options.append(word)
+            options.append(_spell_option(word))
     typed: dict[str, str] = {}
     for word in options:
-        _refuse_list(word)
+        if _WRONG_CHOICE.match(word):
+            from openended.harness.app.hydra.errors import explain_wrong_choice
+
+            if message := explain_wrong_choice(word):
+                raise SpecError(message)
         if (earlier := typed.get(key := word.partition("=")[0].lstrip("+"), word)) != word:
             print_error("openended", f"warning: {earlier} has no effect, because {word} is typed after it")
         typed[key] = word
@@ -120,12 +135,18 @@ def join_lists(words: Sequence[str]) -> list[str]:
     """Join what blanks after commas split: `decoder=greedy,` `nucleus` is `decoder=greedy,nucleus`."""
     joined: list[str] = []
     for word in words:
-        is_item = bool(joined) and joined[-1].endswith(",") and not word.startswith("-") and "=" not in word
-        if is_item:
+        if joined and joined[-1].endswith(",") and not word.startswith("-") and "=" not in word:
             joined[-1] += word
         else:
             joined.append(word)
     return joined
+
+
+def _spell_option(word: str) -> str:
+    """Return `max-new-tokens=20` as `max_new_tokens=20`, unless a part of the option is a name."""
+    key, sign, value = word.partition("=")
+    has_names = re.match(rf"[+~]*({_OWN_KEYS.pattern}|spaces\.|hydra|.*_kwargs\.)", key) is not None
+    return word if has_names else f"{key.replace('-', '_')}{sign}{value}"
 
 
 def _translate_choices(word: str) -> str:
@@ -138,38 +159,23 @@ def _translate_choices(word: str) -> str:
 
 
 def _translate_options(words: Sequence[str]) -> list[str]:
-    """Replace options of others by those of the decoder at hand: `top_p=0.9` is `decoder.p=0.9` of nucleus."""
+    """Replace options of others by those of the classes at hand: `top_p=0.9` is `decoder.p=0.9` of nucleus."""
     typed = dict(word.split("=", 1) for word in words if "=" in word)
-    if not {"decoder", *(group for group in (CHOICE, "generations") if group in typed)} & typed.keys():
-        typed["decoder"] = DEFAULT_DECODER
-    decoders = [load_decoder(name) for name in typed.get("decoder", "").split(",")]
+    usual = {"model": "docs-s", **({} if {CHOICE, "generations"} & typed.keys() else {"decoder": DEFAULT_DECODER})}
     translated: list[str] = []
     for word in words:
         key, sign, value = word.partition("=")
-        option = key.removeprefix("decoder.")
-        names = {(getattr(cls, "server_options", None) or {}).get(option) for cls in decoders}
-        if sign and len(names) == 1 and (name := next(iter(names))) and f"decoder.{name}" != key:
-            log.warning("note: %s is decoder.%s here", word, name)
-            word = f"decoder.{name}={value}"
+        owner, _, option = key.rpartition(".") if "." in key else ("decoder", "", key)
+        group, _, name = owner.partition(".")
+        if sign and group in CLASS_GROUPS:
+            choices = [name] if name else (typed.get(group) or usual.get(group, "")).split(",")
+            classes = [load_choice_class(group, choice) for choice in choices]
+            meant = {read_option_synonyms(cls).get(option) if cls is not None else None for cls in classes}
+            if len(meant) == 1 and (translation := next(iter(meant))) and f"{owner}.{translation}" != key:
+                log.warning("note: %s is %s.%s here", word, owner, translation)
+                word = f"{owner}.{translation}={value}"
         translated.append(word)
     return translated
-
-
-def load_decoder(choice: str) -> type | None:
-    """Return the class of a choice of the decoder; None if there is no such choice."""
-    if choice not in list_names("decoder"):
-        return None
-    return find_member("decoder", str(read_node("decoder", choice).get("name")))
-
-
-def _refuse_list(word: str) -> None:
-    """Refuse `decoder=[greedy,nucleus]`, of which Hydra would silently take the last choice."""
-    group, _, value = (part.strip() for part in word.lstrip("+~").partition("="))
-    if group in _ONE_CHOICE and value.startswith("["):
-        names = [item for item in re.split(r"[\[\],\s'\"]+", value) if item]
-        first, grid = names[0] if names else "NAME", ",".join(names)
-        several = f", or for a grid -m {group}={grid}" if len(names) > 1 else ""
-        raise SpecError(f"{group}=[{grid}]: a run has one {group}, not a list; type {group}={first}{several}")
 
 
 def _expand_wildcards(word: str, *, multirun: bool) -> str:
@@ -211,14 +217,9 @@ def quote_for_hydra(word: str) -> str:
         quoted = "'" + full.replace("'", r"\'") + "'"
         if _is_readable(f"{key}={quoted}"):
             return f"{key}={quoted}"
-    pairs = (("[", "]"), ("{", "}"), ("(", ")"))
-    is_open = any(value.count(left) != value.count(right) for left, right in pairs) or value.count('"') % 2
-    if is_open or value.count("'") % 2:
-        raise SpecError(f"cannot read {word!r}: do its brackets and quotes match? a list is typed as '{key}=[a,b]'")
-    raise SpecError(
-        f"cannot read {word.lstrip('+')!r}: names with other characters than letters, digits and ._-/ need quotes, as "
-        f"in '{key.lstrip('+')}={{\"a name\": value}}'"
-    )
+    from openended.harness.app.hydra.errors import explain_unreadable
+
+    raise SpecError(explain_unreadable(word, key, value))
 
 
 def _is_readable(word: str) -> bool:

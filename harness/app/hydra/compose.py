@@ -1,6 +1,9 @@
-"""Compose the configuration of a command and of its jobs by `hydra.compose`, each set of choices once."""
+"""Compose the configuration of a command and of its jobs, each set of choices once by `hydra.compose`.
 
-import copy
+Jobs that differ in values, or in the classes that they choose, share what Hydra composed: plain containers, in which
+only what differs is replaced. OmegaConf resolves references.
+"""
+
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,21 +21,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override, OverrideType, Sweep
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from openended.harness import core
 from openended.harness.app.hydra.command_line import DECISION_OPTIONS, SEARCH_OPTIONS, CommandLine
 from openended.harness.app.hydra.experiments import read_choice
 from openended.harness.app.hydra.grid_state import write_state
-from openended.harness.core import (
-    GROUPS,
-    HarnessError,
-    SpecError,
-    find_repeated,
-    list_bundled_choices,
-    list_metric_names,
-    shorten_error,
-)
 from openended.harness.report import TrackerOptions, build_tracker_options
 from openended.harness.results import build_layout
 from openended.harness.run import NO_JUDGMENTS, JudgmentOptions, Settings, build_settings, check_name
@@ -41,6 +36,7 @@ log = logging.getLogger(__name__)
 _CLASSES = ("model", "decoder", "prompting", "scorer", "embedder", "metric")  # no choice sets options of other groups
 _ONLY_NAMES = ("compat", "experiment", "scoring", "using")  # groups whose choices set options of other groups
 _LONGEST_NAME = 200
+_REFERENCE = re.compile(r"\$\{(\w*)")  # to an option of the root, or to one of its nodes
 _ACCEPTED_HYDRA_OPTIONS = (
     "hydra.sweeper",
     "hydra.launcher",
@@ -64,7 +60,7 @@ def translate_config_errors() -> Iterator[None]:
     except (HydraException, OmegaConfBaseException) as err:
         from openended.harness.app.hydra.errors import explain
 
-        raise SpecError(explain(err)) from err
+        raise core.SpecError(explain(err)) from err
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +84,16 @@ class Job:
 class Composition:
     """A configuration without the node `hydra`, and what that says of it."""
 
-    node: Any  # a `DictConfig` as Hydra composed it, or plain containers with resolved references
+    node: Mapping[str, Any]  # plain containers, shared by jobs; those of a job have no references left
     sweeper: Mapping[str, Any]  # the axes of a grid, with references
     choices: Mapping[str, Any]  # group → choice
 
     @classmethod
     def read(cls, composed: DictConfig) -> Self:
         """Take the node `hydra` out of what Hydra composed."""
-        sweeper, choices = to_plain(composed.hydra.get("sweeper"), resolve=False), dict(composed.hydra.runtime.choices)
-        with open_dict(composed):
-            del composed["hydra"]
-        return cls(composed, sweeper, choices)
+        node = to_plain(composed, resolve=False)
+        hydra = node.pop("hydra")
+        return cls(node, hydra["sweeper"] or {}, hydra["runtime"]["choices"])
 
     @property
     def name(self) -> str:
@@ -111,7 +106,7 @@ class Composition:
 
 
 class Composer:
-    """Composes configurations; Hydra is asked once for each set of choices, and values are set in a copy."""
+    """Composes configurations; Hydra is asked once for each set of choices."""
 
     def __init__(self, line: CommandLine | None = None, config: str = CONFIG) -> None:
         self.line, self.root = line or CommandLine(), config
@@ -124,12 +119,8 @@ class Composer:
         with initialize_config_module("openended.conf", version_base="1.3"):
             self.parser = OverridesParser.create(GlobalHydra.instance().config_loader())  # `glob(*)` reads its choices
         self._parse = lru_cache(maxsize=None)(self._parse_word)  # jobs share most of their words
-        self._bases: dict[tuple[str, ...], Composition] = {}
-        """Choices → what Hydra composes of them."""
-        self._exchangeable: dict[tuple[str, ...], tuple[dict[str, Any], Composition]] = {}
-        """Words without choices of classes → a composition with these words, and the classes that it chooses."""
-        self._settable: dict[tuple[tuple[str, ...], ...], DictConfig] = {}
-        """(choices, options) → a copy, in which each job sets its values of these options."""
+        self._compositions: dict[tuple[str, ...], dict[tuple[str, ...], Composition]] = {}
+        """Choices other than of classes → choices of classes → what is composed of both."""
         self._command: DictConfig | None = None
         self._unused: set[str] = set()
 
@@ -137,7 +128,7 @@ class Composer:
         try:
             return self.parser.parse_overrides([word])[0]
         except ValueError as err:  # a number of thousands of digits
-            raise SpecError(f"cannot read {word!r:.80}: {shorten_error(err)}") from err
+            raise core.SpecError(f"cannot read {word!r:.80}: {core.shorten_error(err)}") from err
 
     def compose(self, words: Sequence[str]) -> DictConfig:
         """Let Hydra compose a configuration, with the node `hydra`."""
@@ -145,28 +136,36 @@ class Composer:
             with initialize_config_module("openended.conf", version_base="1.3"):
                 config: DictConfig = compose(self.root, [*words, *self._search], return_hydra_config=True)
                 return config
-        except (HarnessError, HydraException, OmegaConfBaseException):
+        except (core.HarnessError, HydraException, OmegaConfBaseException):
             raise  # `translate_config_errors` explains them
         except Exception as err:  # Hydra's own checks of files raise what they like
             mark = getattr(err, "problem_mark", None)  # of YAML
             where = f"{mark.name}, line {mark.line + 1}" if mark else type(err).__name__
-            reason = f"{where}: {getattr(err, 'problem', None) or shorten_error(err)}"
-            raise SpecError(f"the configuration cannot be composed: {reason}") from err
+            reason = f"{where}: {getattr(err, 'problem', None) or core.shorten_error(err)}"
+            raise core.SpecError(f"the configuration cannot be composed: {reason}") from err
 
     def compose_command(self) -> DictConfig:
         """Return the configuration of the command, with the node `hydra`, whose `mode` says whether it is a grid."""
         line = self.line
         words = [word for word in line.words if re.match(r"[+~]*hydra\b", word)]
         if unread := next((word for word in words if not word.lstrip("+~").startswith(_ACCEPTED_HYDRA_OPTIONS)), None):
-            raise SpecError(f"{unread:.80}: no effect; outputs_dir=DIR says where runs go, -v and -q what is printed")
+            raise core.SpecError(
+                f"{unread:.80}: no effect; outputs_dir=DIR says where runs go, -v and -q what is printed"
+            )
         parsed = [self._parse(word) for word in line.words]
         for override in parsed:
             self._check_choice(override)
         plain = [o for o in parsed if not o.is_sweep_override()]
         choices, values = _split(plain)
         config = self.compose(choices)
-        self._keep(choices, copy.deepcopy(config))
-        self._set_values(config, values, [str(o.input_line) for o in plain])
+        classes, others = self._split_classes(choices)
+        self._compositions[others] = {classes: Composition.read(config)}
+        try:
+            for override in values:
+                OmegaConf.update(config, str(override.key_or_group), override.value())
+        except OmegaConfBaseException:
+            self.compose([str(o.input_line) for o in plain])  # says what is wrong
+            raise
         is_grid = line.multirun or config.hydra.mode == RunMode.MULTIRUN
         if not is_grid and any(o.is_sweep_override() for o in parsed):
             self.compose(line.words)  # refuses them
@@ -174,22 +173,22 @@ class Composer:
         config.hydra.overrides.task = [str(o.input_line) for o in parsed if not o.is_hydra_override()]
         for name in ("launcher", "sweeper"):
             if not isinstance(config.hydra[name], DictConfig):
-                raise SpecError(f"hydra.{name}: expected options; a choice is typed as hydra/{name}=NAME")
+                raise core.SpecError(f"hydra.{name}: expected options; a choice is typed as hydra/{name}=NAME")
         typed = [word for word in line.words if word.lstrip("+").startswith("hydra.sweeper.")]
         options = [re.split("[.=]", word)[2] for word in typed]
         search_option = next((option for option in options if option in SEARCH_OPTIONS), None)
         if typed and not is_grid and not search_option:
-            raise SpecError(f"{typed[0].removeprefix('++hydra.sweeper.'):.80} concerns a grid: add -m")
+            raise core.SpecError(f"{typed[0].removeprefix('++hydra.sweeper.'):.80} concerns a grid: add -m")
         decision_option = next((option for option in options if option in DECISION_OPTIONS), None)
         if decision_option and config.hydra.sweeper.get("decide") is None:
-            raise SpecError(f"{decision_option}: has no effect without decide='SYSTEM>SYSTEM: METRIC'; leave it out")
+            raise core.SpecError(
+                f"{decision_option}: has no effect without decide='SYSTEM>SYSTEM: METRIC'; leave it out"
+            )
         if search_option and config.hydra.runtime.choices.get(SWEEPER) != OPTUNA:
-            from openended.harness.app.hydra.foreign_options import explain_foreign_option
-
-            word = typed[options.index(search_option)]
-            of_run = explain_foreign_option(search_option, word.partition("=")[2], config)
+            value = typed[options.index(search_option)].partition("=")[2]
+            of_run = core.explain_class_option(search_option, value, ["runtime"])
             hint = f"; of a run: {of_run}" if of_run else ""
-            raise SpecError(f"{search_option}= is an option of a search: add -m {SWEEPER}={OPTUNA}{hint}")
+            raise core.SpecError(f"{search_option}= is an option of a search: add -m {SWEEPER}={OPTUNA}{hint}")
         self._command = config
         return config
 
@@ -220,7 +219,7 @@ class Composer:
             log.info("left out   %s of the experiment: no metric of metric=[…] reads it", ", ".join(new))
         layout = build_layout(settings.report, "report")  # an invalid report fails before the runs, not after them
         if layout.analysis in ("frontier", "stress") and not settings.intervals:
-            raise SpecError(
+            raise core.SpecError(
                 f"intervals=0: the layout {layout.analysis} needs intervals; leave it out, or set report=default"
             )
         return Job(tuple(words), settings, build_tracker_options(node.get("tracker")))
@@ -228,68 +227,76 @@ class Composer:
     def compose_plain(self, words: Sequence[str], *, complete: bool = True) -> Composition:
         """Compose a configuration and set its values; `complete` refuses one without a required value."""
         choices, values = _split([self._parse(word) for word in words])
-        base, key = self._compose_base(choices), (choices, tuple(str(override.key_or_group) for override in values))
-        if key not in self._settable:
-            self._settable[key] = copy.deepcopy(base.node)
-            if self._command is not None:  # ${now:…} is one time for all jobs
-                OmegaConf.copy_cache(from_config=self._command, to_config=self._settable[key])
-        self._set_values(self._settable[key], values, words)
-        return replace(base, node=to_plain(self._settable[key], complete=complete))
-
-    def _set_values(self, config: DictConfig, values: Sequence[Override], words: Sequence[str]) -> None:
+        base = self._compose_choices(choices)
+        node = base.node
         try:
             for override in values:
-                OmegaConf.update(config, str(override.key_or_group), override.value())
-        except OmegaConfBaseException:
-            self.compose(words)  # says what is wrong
-            raise
+                node = _set_value(node, str(override.key_or_group).split("."), override.value())
+        except LookupError:  # Hydra sets it, or says what is wrong
+            node = Composition.read(self.compose(words)).node
+        return replace(base, node=self._resolve_references(node, complete=complete))
 
-    def _compose_base(self, words: tuple[str, ...]) -> Composition:
-        if words not in self._bases:
-            self._bases[words] = self._exchange_nodes(words) or self._keep(words, self.compose(words))
-        return self._bases[words]
+    def _resolve_references(self, node: Mapping[str, Any], *, complete: bool) -> Mapping[str, Any]:
+        """Let OmegaConf resolve the references of a node, and refuse missing values if the node is to be `complete`.
 
-    def _keep(self, words: tuple[str, ...], composed: DictConfig) -> Composition:
-        """Keep what Hydra composed of these words, for all words that choose other classes."""
-        self._bases[words] = base = Composition.read(composed)
-        if (split := self._split_classes(words)) is not None:
-            chosen, rest = split
-            earlier = self._exchangeable.get(rest)
-            if earlier is None or len(chosen) < len(earlier[0]):
-                self._exchangeable[rest] = chosen, base
-        return base
+        It is given only the options that have such values, and those that they name.
+        """
+        texts = {option: str(value) for option, value in node.items()}
+        unresolved = [option for option, text in texts.items() if "${" in text or "???" in text]
+        if not unresolved:
+            return node
+        named = {name for option in unresolved for name in _REFERENCE.findall(texts[option])}
+        needed = node if named - node.keys() else {*unresolved, *named}  # or all, where others than options are
+        config = OmegaConf.create({option: node[option] for option in needed})
+        if self._command is not None:  # ${now:…} is one time for all jobs
+            OmegaConf.copy_cache(from_config=self._command, to_config=config)
+        resolved = to_plain(config, complete=complete)
+        return {**node, **{option: resolved[option] for option in unresolved}}
 
-    def _split_classes(self, words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
-        """Return group → chosen classes, and the other words; None if these set options of a chosen class."""
-        chosen: dict[str, Any] = {}
-        rest: list[str] = []
+    def _compose_choices(self, words: tuple[str, ...]) -> Composition:
+        """Compose choices, or exchange the classes of what was composed with the same other choices."""
+        classes, others = self._split_classes(words)
+        composed = self._compositions.setdefault(others, {})
+        if classes not in composed:
+            composed[classes] = self._exchange_classes(composed, classes) or Composition.read(self.compose(words))
+        return composed[classes]
+
+    def _split_classes(self, words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the choices of classes, sorted, and the other words, which may be all: no class is exchanged then."""
+        classes: dict[str, str] = {}
+        others: list[str] = []
         for override in map(self._parse, words):
-            group = str(override.key_or_group)
+            group, word = str(override.key_or_group), str(override.input_line)
             if group not in _CLASSES:
-                rest.append(str(override.input_line))
-            elif group in chosen or override.type != OverrideType.CHANGE or override.package is not None:
-                return None  # of two choices Hydra takes the last
+                others.append(word)
+            elif group in classes or override.type != OverrideType.CHANGE or override.package is not None:
+                return (), tuple(words)  # of two choices Hydra takes the last
             else:
-                chosen[group] = override.value()
-        options = tuple(f"{group}." for group in chosen)  # of a class that the other words do not choose
-        return None if any(word.lstrip("+~").startswith(options) for word in rest) else (chosen, tuple(rest))
+                classes[group] = word
+        options = tuple(f"{group}." for group in classes)  # of a class that the other words do not choose
+        if any(word.lstrip("+~").startswith(options) for word in others):
+            return (), tuple(words)
+        return tuple(sorted(classes.values())), tuple(others)
 
-    def _exchange_nodes(self, words: tuple[str, ...]) -> Composition | None:
-        """Exchange the classes of an earlier composition; None where there is none, or it sets their options."""
-        chosen, rest = self._split_classes(words) or ({}, words)
-        others, base = self._exchangeable.get(rest, ({}, None))
-        if base is None or not others.keys() <= chosen.keys():
+    def _exchange_classes(
+        self, composed: Mapping[tuple[str, ...], Composition], words: Sequence[str]
+    ) -> Composition | None:
+        """Put other classes into an earlier composition; None where there is none, or it sets options of a class."""
+        classes = {str(override.key_or_group): override.value() for override in map(self._parse, words)}
+        earlier = [others for others in composed if {word.partition("=")[0] for word in others} <= classes.keys()]
+        if not earlier:
             return None
-        config = copy.deepcopy(base.node)
-        for group, choice in chosen.items():
-            node = to_plain(config.get(group), resolve=False)
-            try:
+        base = composed[min(earlier, key=len)]
+        exchanged: dict[str, Any] = {}
+        try:
+            for group, choice in classes.items():
+                node = base.node.get(group) or {}
                 if _read_choices(group, list(node) if group == "metric" else base.choices.get(group)) != node:
                     return None
-                OmegaConf.update(config, group, _read_choices(group, choice), merge=False)
-            except LookupError:
-                return None
-        return replace(base, node=config, choices={**base.choices, **chosen})
+                exchanged[group] = _read_choices(group, choice)
+        except LookupError:
+            return None
+        return replace(base, node={**base.node, **exchanged}, choices={**base.choices, **classes})
 
     def _check_code(self, decoder: Any) -> None:  # noqa: ANN401 - as composed
         """Refuse a decoder of a file that the command does not name: only what is typed runs code."""
@@ -297,20 +304,26 @@ class Composer:
             words = [word.replace("\\", "") for word in self.line.words]
             typed = {name for word in words for name in re.split(r"[=,()\[\]\s'\"]+", word)}
             if f"{path}:{decoder.get('member')}" not in typed and f"decoder.path={path}" not in words:
-                raise SpecError(f"decoder: {path} runs code, so a file cannot choose it: type decoder=FILE.py:NAME")
+                raise core.SpecError(
+                    f"decoder: {path} runs code, so a file cannot choose it: type decoder=FILE.py:NAME"
+                )
 
     def _check_choice(self, override: Override) -> None:
         """Refuse what is no name for a group: a number, null, a mapping for a group without options."""
         group, value = override.key_or_group, override.value()
-        if group not in GROUPS or override.is_delete():
+        if group not in core.GROUPS or override.is_delete():
             return
         for name in value if isinstance(value, list) else [value]:
             has_options = isinstance(name, dict) and name and group not in _ONLY_NAMES
             if not (has_options or isinstance(name, str | Sweep | Glob)) or len(str(name)) > _LONGEST_NAME:
                 text = "null" if name is None else f"{name!s:.40}"
-                raise SpecError(f"{group}: expected the name of a choice, got {text}; openended --help lists them")
-        if group == "metric" and isinstance(value, list) and (twice := find_repeated(list(list_metric_names(value)))):
-            raise SpecError(f"metric: {twice} is listed twice, by itself or in a set; name it once")
+                raise core.SpecError(f"{group}: expected the name of a choice, got {text}; openended --help lists them")
+        if (
+            group == "metric"
+            and isinstance(value, list)
+            and (twice := core.find_repeated(list(core.list_metric_names(value))))
+        ):
+            raise core.SpecError(f"metric: {twice} is listed twice, by itself or in a set; name it once")
 
 
 def _split(overrides: Sequence[Override]) -> tuple[tuple[str, ...], list[Override]]:
@@ -318,20 +331,28 @@ def _split(overrides: Sequence[Override]) -> tuple[tuple[str, ...], list[Overrid
     choices: list[Override] = []
     values: list[Override] = []
     for override in overrides:
-        is_group = override.package is not None or override.key_or_group in GROUPS or override.is_hydra_override()
+        is_group = override.package is not None or override.key_or_group in core.GROUPS or override.is_hydra_override()
         is_scalar = isinstance(override.value(), str | int | float | None) and override.type == OverrideType.CHANGE
         (values if is_scalar and not is_group else choices).append(override)
     # Within a node that a word sets, the order of words counts.
-    nodes = tuple(f"{o.key_or_group}." for o in choices if o.key_or_group not in GROUPS)
+    nodes = tuple(f"{o.key_or_group}." for o in choices if o.key_or_group not in core.GROUPS)
     if any(f"{override.key_or_group}.".startswith(nodes) for override in values):
         choices, values = list(overrides), []
     return tuple(str(override.input_line) for override in choices), values
 
 
+def _set_value(node: Any, path: Sequence[str], value: object) -> dict[str, Any]:  # noqa: ANN401 - plain containers
+    """Return a copy of a node in which one option has a value; raise `LookupError` if there is no such option."""
+    name, *rest = path
+    if not isinstance(node, dict) or name not in node:
+        raise LookupError(name)
+    return {**node, name: _set_value(node[name], rest, value) if rest else value}
+
+
 def _read_choices(group: str, names: Any) -> dict[str, Any]:  # noqa: ANN401 - as in Hydra
     """Return the node of one choice or of several; raise `LookupError` for one that only Hydra can read."""
     names = names if isinstance(names, list) else [names]
-    accepted = list_bundled_choices(group)
+    accepted = core.list_bundled_choices(group)
     node: dict[str, Any] = {}
     for name in names:
         is_address = group != "metric" and isinstance(name, str) and ("/" in name or ".py:" in name)
@@ -369,11 +390,11 @@ def refuse_unused_options(words: Sequence[str]) -> None:
                              ("generations_thinking", "generations"), ("system", "generations"),
                              ("judgment_columns", "judgments"), ("judgment_players", "judgments")):  # fmt: skip
             if option in typed and file not in typed and typed[option].partition("=")[2] != "null":
-                raise SpecError(f"{typed[option]}: describes the file {file}=FILE, which is not set")
+                raise core.SpecError(f"{typed[option]}: describes the file {file}=FILE, which is not set")
         return
     unused = [word for key, word in typed.items() if key.partition(".")[0] in GENERATING]
     if unused:
-        raise SpecError(
+        raise core.SpecError(
             f"{typed['generations']} scores the texts of a file and generates nothing, so these options have no "
             f"effect: {' '.join(unused)}; leave them out, or compare both: -m {typed['generations']},null"
         )

@@ -1,5 +1,6 @@
 """Explain in one line what to type in place of words that are no options, and errors of composing a configuration."""
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -18,7 +19,7 @@ from omegaconf.errors import (
 )
 
 from openended.harness import core
-from openended.harness.app.hydra.foreign_options import explain_foreign_option
+from openended.harness.core import explain_class_option, explain_foreign_option
 
 # How messages of Hydra begin or end.
 _SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)'\n")
@@ -28,11 +29,11 @@ _TYPED = re.compile(r"To append to your config use \+(\S+)")
 _AVAILABLE = re.compile(r"Available options in '[^']*':\s*((?:\s+[\w-]+)+?)\s*(?:Config search path|$)")
 # First of several first.
 _SEARCHED = ("decoder", "model", "task", "prompting", "metric", "scorer", "embedder", "runtime", "report")
-_OTHER_NAMES = {"slurm": "submitit", "local": "basic", "multiprocessing": "joblib", "bayes": "optuna",
-                "hf": "transformers", "huggingface": "transformers"}  # fmt: skip
 _MERGED = re.compile(r"Error merging override \+*([^=]+)=(.*)", re.DOTALL)
 _SEARCH = re.compile(r"Sweep parameters '(.+)' requires --multirun")
 _MAX_MATCHES = 3
+_ONE_CHOICE = {*core.GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
+_WITH_VALUE = re.compile(r"([\w-]+)[:(=](?:\w+=)?([\w.+-]+)\)?")  # a choice with the value of its first option
 _TEXT_FILE = re.compile(r"\.(jsonl?|npz|txt|[ct]sv|parquet|arrow|eval|gz|bz2|xz|zst)$")
 
 
@@ -44,9 +45,9 @@ def explain(err: BaseException) -> str:
         return explained
     if several := _SEVERAL.match(str(err)):
         group, _, names = several[1].partition("=")
-        if group == "metric":
+        if group in ("metric", "metrics"):
             return f"{several[1]}: the metrics of a run are a list; type metric=[{names}]"
-        if hint := explain_foreign_option(group, names, {line.partition(":")[0] for line in core.list_options()}):
+        if hint := explain_foreign_option(group, names, {*core.GROUPS, *core.list_options()}):
             is_option = hint.startswith("type ") and "=" in hint
             return f"no option {group!r}; {hint}{' and add -m: several values are a grid' if is_option else ''}"
         return f"{several[1]}: several values are a grid: add -m, as in openended -m {several[1]}"
@@ -85,12 +86,15 @@ def _explain_unknown_option(err: BaseException) -> str | None:
             is_misspelt = bool(get_close_matches(name, config, n=1, cutoff=0.85))
             is_elsewhere = name.split(".")[0] not in core.GROUPS and not name.startswith("_") and not is_misspelt
             matches = " or ".join(f"{path}{sign}{value}" for path in _find_paths(name, config))
-            if hint := explain_foreign_option(name, value, config):
+            words = [name, *([name.rpartition(".")[2]] if not name.startswith("metric.") else [])]
+            if hint := next(filter(None, (explain_foreign_option(word, value, config) for word in words)), None):
                 return f"no option {key!r}; {hint}"
+            if is_elsewhere and "." in name and (last := name.rpartition(".")[2]) in config:
+                matches = f"{last}{sign}{value}"
             if is_elsewhere and matches:
                 return f"no option {key!r}; did you mean {matches}?"
-            if is_elsewhere and "." not in name and (translated := _find_translations(name)):
-                return f"no option {key!r}; it is {' or '.join(translated)}"
+            if is_elsewhere and (translated := explain_class_option(name.rpartition(".")[2], value or "…")):
+                return f"no option {key!r}; {translated}"
             # The key may contain dots; only its last part is unknown.
             names = [str(key) for key in parent if key != ("name" if parent._key() else "hydra")]
             owners = _find_owners(key, config, has_metric=str(parent._key()) != "metric")
@@ -114,36 +118,17 @@ def _iterate_options(path: str, node: object) -> Iterator[str]:
 
 
 def _find_owners(key: str, config: Mapping[str, Any], *, has_metric: bool) -> str:
-    """Name the choices that have an option which the selected one lacks: `; it is an option of decoder=nucleus`."""
+    """Say what to type for an option that the selected choice lacks: `; type decoder=nucleus decoder.p=…`."""
     group, _, option = key.partition(".")
     if group == "decoder" and (config.get("decoder") or {}).get("name") == "user_processor":
         return "; a decoder from a file takes no options; define one for each setting, as STRONG = MyProcessor(0.9)"
     if group == "metric":
         name = option.partition(".")[0]
         return f"; add {name} to metric=[…]" if name in core.list_bundled_choices(group) and not has_metric else ""
-    choices = core.list_bundled_choices(group) if group in core.GROUPS and option else ()
-    owners = [name for name in choices if option in _read_options(group, name)]
-    if group == "decoder" and (translated := _find_translations(option)):
-        return f"; it is {' or '.join([*translated, *(f'an option of decoder={name}' for name in owners)])}"
-    names = ", ".join(f"{group}={name}" for name in owners[:3]) + (", …" if len(owners) > 3 else "")
-    if not owners and option:
-        others = _find_paths(option, config)
-        return f"; there is {' and '.join(others)}" if others else ""
-    return f"; it is an option of {names}" if owners else ""
-
-
-def _find_translations(option: str) -> list[str]:
-    """Return what an option of servers and other libraries is called here: `decoder.p of decoder=nucleus`."""
-    classes = core.load_members("decoder")
-    options = {name: (vars(cls).get("server_options") or {}).get(option) for name, cls in classes.items()}
-    return [f"decoder.{word} of decoder={name}" for name, word in options.items() if word][:_MAX_MATCHES]
-
-
-def _read_options(group: str, name: str) -> Mapping[str, Any]:
-    """Return the options of a choice, without those that it sets of the run."""
-    node = core.read_node(group, name)
-    options: Mapping[str, Any] = node.get(group, node)
-    return options
+    if group in core.CLASS_GROUPS and (typed := explain_class_option(option, "…", [group])):
+        return f"; {typed}"
+    others = _find_paths(option, config) if option else ()
+    return f"; there is {' and '.join(others)}" if others else ""
 
 
 def _explain_missing_choice(file: str, message: str) -> str | None:
@@ -153,8 +138,6 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
         group, _, choice = file.rpartition("/")
     if group in core.GROUPS:
         accepted = core.list_names(group)
-        if _OTHER_NAMES.get(choice) in accepted:
-            return f"no {group} {choice!r}: type {group}={_OTHER_NAMES[choice]}"
         if "=" in choice:
             return f"no {group} {choice!r}: options are words of their own, without quotes around all of them"
         if " " in choice:
@@ -180,20 +163,53 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
     if not listed:
         return None
     names = listed[1].split()
-    if _OTHER_NAMES.get(choice) in names:
-        return f"no {group} {choice!r}: type {group}={_OTHER_NAMES[choice]}"
+    if name := core.find_synonym(group, choice, names):
+        return f"no {group} {choice!r}: type {group}={name}"
     return f"no {group} {choice!r}{core.suggest(choice, names)}"
+
+
+def explain_wrong_choice(word: str) -> str | None:
+    """Say what to type for a list of choices, a choice with the value of an option, or the name of a class."""
+    group, _, value = (part.strip() for part in word.lstrip("+~").partition("="))
+    if group in _ONE_CHOICE and value.startswith("["):  # of which Hydra would silently take the last
+        names = [item for item in re.split(r"[\[\],\s'\"]+", value) if item]
+        first, grid = names[0] if names else "NAME", ",".join(names)
+        several = f", or for a grid -m {group}={grid}" if len(names) > 1 else ""
+        return f"{group}=[{grid}]: a run has one {group}, not a list; type {group}={first}{several}"
+    if (owner := group.removesuffix(".name")) in core.NAMED and owner != group:
+        address = f", or as model.path={value} where it is a folder or an id of the hub" if owner == "model" else ""
+        return f"{word}: a choice is typed as {owner}={value}{address}"
+    for part in filter(_WITH_VALUE.fullmatch, value.split(",") if group in core.GROUPS else ()):
+        choice, *_, number = re.split(r"[:(=]", part.rstrip(")"))
+        name = core.resolve_synonym(group, choice)
+        cls = core.load_choice_class(group, name) if name in core.list_names(group) else None
+        options = {field.name for field in dataclasses.fields(cls)} if cls is not None else set()
+        if option := next(iter(getattr(cls, "title_fields", ())), "path" if "path" in options else ""):
+            return f"{word}: options are words of their own: type {group}={name} {group}.{option}={number}"
+    return None
+
+
+def explain_unreadable(word: str, key: str, value: str) -> str:
+    """Say what to type in place of an override that Hydra's grammar cannot read."""
+    pairs = (("[", "]"), ("{", "}"), ("(", ")"))
+    is_open = any(value.count(left) != value.count(right) for left, right in pairs) or value.count('"') % 2
+    if is_open or value.count("'") % 2:
+        return f"cannot read {word!r}: do its brackets and quotes match? a list is typed as '{key}=[a,b]'"
+    return (
+        f"cannot read {word.lstrip('+')!r}: names with other characters than letters, digits and ._-/ need quotes, as "
+        f"in '{key.lstrip('+')}={{\"a name\": value}}'"
+    )
 
 
 def explain_unknown_flag(word: str, after: Sequence[str], flags: Sequence[str]) -> str:
     """Say what to type in place of `--decoder greedy`."""
     flag, sign, value = word.partition("=")
-    options = [*core.GROUPS, *(line.partition(":")[0] for line in core.list_options())]
+    options = [*core.GROUPS, *core.list_options()]
     word = flag.lstrip("-").replace("-", "_")
     name = next(iter(get_close_matches(word, options, n=1, cutoff=0.75)), "")
     close = get_close_matches(flag, flags, n=1, cutoff=0.75)
     value = value if sign else next((w for w in after[:1] if "=" not in w and not w.startswith("-")), "…")
-    if foreign := explain_foreign_option(word, value, options):
+    if foreign := explain_foreign_option(word, value, options) or (not name and explain_class_option(word, value)):
         hint = f"{foreign};"
     elif name:
         hint = f"an option is typed as {name}={value};"
@@ -204,20 +220,28 @@ def explain_unknown_flag(word: str, after: Sequence[str], flags: Sequence[str]) 
     return f"no flag {flag!r}: {hint} flags are -m, -v, -q, --json, --help, --version"
 
 
-def explain_missing_equals(word: str) -> str:
-    """Say what to type in place of a word without `=`."""
+def explain_missing_equals(word: str, before: str, after: Sequence[str]) -> str:
+    """Say what to type in place of a word without `=` that stands between others."""
     groups = [group for group in core.GROUPS if word in core.list_names(group)]
-    if groups:
+    options = core.list_options()
+    group, _, value = before.partition("=")
+    name = word.rstrip(":")
+    if name in {*core.GROUPS, *options} and after and "=" not in after[0] and not after[0].startswith("-"):
+        hint = f"type {name}={after[0]}"
+    elif value and group in groups and group != "metric":
+        hint = f"type {before},{word}"
+    elif groups:
         choices = (f"{group}=[{word}]" if group == "metric" else f"{group}={word}" for group in groups)
         hint = f"did you mean {' or '.join(choices)}?"
     elif _TEXT_FILE.search(word):
         hint = f"texts of a file are scored by openended score {word} --human FILE"
-    elif line := next((line for line in core.list_options() if line.startswith(f"{word}:")), None):
-        hint = f"type {word}={'true' if line.startswith(f'{word}: false') else 'VALUE'}"
+    elif word in options:
+        hint = f"type {word}={'true' if options[word].startswith(f'{word}: false') else 'VALUE'}"
     elif word.replace(".", "").isdecimal():
         hint = "several values of an option are separated by commas, without spaces"
-    elif word in core.GROUPS:
-        hint = f"type {word}=NAME; openended list {word} has the names"
+    elif word.removesuffix("s") in (*core.GROUPS, "paper"):
+        listed = f"openended list {word}"
+        hint = f"type {word}=NAME; {listed} has the names" if word in core.GROUPS else listed
     else:
         hint = "openended --help names the options and commands"
     return f"expected option=value, got {word!r}; {hint}"

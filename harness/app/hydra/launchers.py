@@ -83,6 +83,7 @@ class Joblib(Launcher):
     """Processes on this machine, by joblib (its `loky` workers)."""
 
     name = "joblib"
+    synonyms = ("multiprocessing",)
     processes: int = ranged(2, "[2, inf)", "2 or more")
     """Each keeps its own copy of the models in memory. With one, joblib would run jobs in this process."""
 
@@ -134,6 +135,7 @@ class Submitit(Launcher):
     """Jobs of a Slurm cluster; without one, processes on this machine. Needs the extra `slurm`."""
 
     name = "submitit"
+    synonyms = ("slurm",)
     processes: int = ranged(4, "[1, inf)", "1 or more")
     """The grid is cut into so many cluster jobs, each a run of neighboring jobs of the grid."""
     cluster: Literal["auto", "slurm", "local"] = "auto"

@@ -110,7 +110,7 @@ def _format_time(plan: run.Forecast, rates: run.Rates) -> str:
 def format_plan(plan: run.Forecast, rates: run.Rates) -> list[str]:
     """Return a plan as lines for people."""
     missing = [size.memory for size in plan.sizes().values() if not size.here]
-    fetch = [_format_bytes(sum(size or 0 for size in missing))] if any(missing) else []
+    fetch = [core.format_size(sum(size or 0 for size in missing))] if any(missing) else []
     fetch += [f"{missing.count(None)} of unknown size"] if None in missing else []
     forced = plan.read("next_token")
     reads = [f"{plan.read('embed'):,} texts to embed", f"{plan.read('score'):,} to score"]
@@ -123,14 +123,14 @@ def format_plan(plan: run.Forecast, rates: run.Rates) -> list[str]:
         f"read       {', '.join(reads)}",
         f"measure    {sum(plan.measures.values()):,} values of {len(plan.measures)} metrics",
         f"time       {_format_time(plan, rates)}",
-        f"disk       about {_format_bytes(plan.disk)} in the store{models}",
+        f"disk       about {core.format_size(plan.disk)} in the store{models}",
     ]
     by_hand = [f"put {file.name} at {file.path}" for file in plan.files.values() if not file.url and not file.present]
     sections = {
         "models": _list_models(plan),
         "files": [
             f"file {file.name}: {'present' if file.present else 'missing'} at {file.path}, "
-            + (_format_bytes(file.path.stat().st_size) if file.present else "size not known")
+            + (core.format_size(file.path.stat().st_size) if file.present else "size not known")
             for file in plan.files.values()
         ],
         "sends": [f"{host}: {what}" for host, what in plan.hosts.items()],
@@ -147,7 +147,7 @@ def _list_models(plan: run.Forecast) -> list[str]:
     out = []
     for spec, size in sorted(plan.sizes().items(), key=lambda pair: pair[1].parameters or 0):
         what = f"{size.parameters / 1e6:,.0f} M parameters" if size.parameters else "size not known"
-        memory = f", {_format_bytes(size.memory)} of memory in {spec.dtype}" if size.memory else ""
+        memory = f", {core.format_size(size.memory)} of memory in {spec.dtype}" if size.memory else ""
         gate = {True: ", gated", False: ", not gated", None: ""}[size.gated]
         where = "here" if size.here else "missing"
         out.append(f"{spec.path}: {' and '.join(sorted(plan.models[spec]))}; {what}{memory}{gate}; {where}")
@@ -173,10 +173,3 @@ def _show_steps(title: str, outcome: run.Outcome) -> None:
         what = Text(core.escape_controls_in_line(line.step.what))
         table.add_row(line.step.stage, what, _STATES[line.state], key)
     Console(width=110, soft_wrap=True, highlight=False).print(table)
-
-
-def _format_bytes(count: int) -> str:
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"

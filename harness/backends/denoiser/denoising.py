@@ -18,7 +18,7 @@ Strategy = Literal["cap", "rescale", "conf", "forward_backward", "loop"]
 NucleusRule = Literal["reach", "below"]
 Mode = Literal["posterior", "pc", "constant", "cap", "rescale", "remdm"]
 
-_TINY = 1e-10  # in the float32 draws of Sahoo et al. 2024
+_LOG_OFFSET = 1e-10  # in the float32 draws of Sahoo et al. 2024
 LOOP_ON, LOOP_OFF, LOOP_ALPHA = 0.55, 0.05, 0.9  # Wang et al. 2025
 
 
@@ -169,7 +169,7 @@ def draw_in_float32(probs: Tensor, uniforms: Tensor) -> Tensor:
     A float32 uniform has 24 bits, so that rare tokens win less often than they should: the temperature is lower than
     it is said to be.
     """
-    noise = _TINY - (uniforms + _TINY).log()
+    noise = _LOG_OFFSET - (uniforms + _LOG_OFFSET).log()
     return (probs.float() / noise).argmax(dim=-1)
 
 

@@ -149,7 +149,7 @@ class Probe:
     def _seed(self, *names: str | int) -> int:
         return derive_seed(0, "probe", *names)
 
-    async def _draw(
+    async def _draw_tokens(
         self, text: str, count: int, kind: str, sampling: Sampling = NEUTRAL, single: int = SINGLE_DRAWS
     ) -> list[Token]:
         """Draw next tokens of a prompt; each kind of draws has seeds of its own."""
@@ -220,7 +220,7 @@ class Probe:
         faults = []
         for text, count in self.select_prompts():
             listing = self.listings[text]
-            draws = await self._draw(text, count, "neutral")
+            draws = await self._draw_tokens(text, count, "neutral")
             odd = find_worst_mismatch(listing.tokens, np.exp(listing.log_probs), draws)
             if odd is not None:
                 best, hits, share = odd
@@ -246,7 +246,7 @@ class Probe:
             raise Skipped(f"draws of {decoder.title if decoder else ''} against its Q")
         for text, _ in self.select_prompts()[:2]:
             head = compute_listed_q(decoder, self.listings[text], self.served.vocab_size)
-            draws = await self._draw(text, DRAWS, "own", self.sampling or NEUTRAL)
+            draws = await self._draw_tokens(text, DRAWS, "own", self.sampling or NEUTRAL)
             allowed = {*head.tokens, head.next}
             beyond = [token for token in draws if token not in allowed]
             if head.decided and beyond:
@@ -271,7 +271,7 @@ class Probe:
         """Check for a hidden top-k without listings: draws must have more distinct tokens than it allows."""
         most = 0
         for text in BEGINNINGS[:2]:
-            most = max(most, len(set(await self._draw(text, FEW_DRAWS, "neutral", single=FEW_DRAWS))))
+            most = max(most, len(set(await self._draw_tokens(text, FEW_DRAWS, "neutral", single=FEW_DRAWS))))
             if most > TOP:
                 return None
         return (
@@ -284,7 +284,7 @@ class Probe:
         sampling = self.sampling or NEUTRAL
         plain = sampling.repetition_penalty == 1 and not sampling.no_repeat_ngram_size
         for text in (*BEGINNINGS[:4], *REPETITIVE):
-            draws = set(await self._draw(text, 2, "greedy", sampling))
+            draws = set(await self._draw_tokens(text, 2, "greedy", sampling))
             if len(draws) > 1:
                 return f"two seeds gave two tokens: the server draws where it must not; {self.server.dialect.hint}"
             listing = self.listings.get(text)

@@ -23,7 +23,7 @@ from openended.harness.core import F64, I64
 from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.power import POWER, compute_detectable_size
 
-T, CLUSTERED, MCNEMAR, SIGNS = "paired t", "clustered t", "McNemar, mid-p", "signs"
+T, CLUSTERED_T, MCNEMAR, SIGNS = "paired t", "clustered t", "McNemar, mid-p", "signs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def compare_means(first: F64, second: F64, clusters: I64 | None = None) -> Score
         sums = apart if clusters is None else np.bincount(clusters, apart).astype(np.float64)
         test, p_value = SIGNS, paired.compute_sign_flip_p(sums)
     else:
-        test = T if clusters is None else CLUSTERED
+        test = T if clusters is None else CLUSTERED_T
         p_value = float(2 * stdtr(dof, -abs(mean.value) / mean.std_error))
     return ScoreDifference(mean.value, mean.std_error, mean.low, mean.high, p_value, test, dof=dof, n=len(first))
 

@@ -134,7 +134,7 @@ def draw_all(
                 continue
             if declaration.x and not plots:
                 log.warning("no figure %s: no line of %s values of %s", name, LEAST, " or ".join(declaration.x))
-            pictures += _draw(plots, folder, dict.fromkeys(plots, declaration), styles, name)
+            pictures += _draw_figures(plots, folder, dict.fromkeys(plots, declaration), styles, name)
     return pictures
 
 
@@ -146,16 +146,16 @@ def draw_search(searched: "SearchResult", folder: Path) -> list[Picture]:
     declared = Declaration(analysis="", height=2.2)
     shared = declared.change({"height": 1.8, "sharey": True})
     by_name = {name: shared if name.startswith("search-parameters") else declared for name in plots}
-    return _draw(plots, folder, by_name, SystemStyles([]))
+    return _draw_figures(plots, folder, by_name, SystemStyles([]))
 
 
 def draw_plots(plots: Mapping[str, Plot], folder: Path, title: str, caption: str) -> list[Picture]:
     """Draw plots that are not of a report, by the stem of their files."""
     declared = dict.fromkeys(plots, Declaration(analysis="", title=title, caption=caption))
-    return _draw(plots, folder, declared, SystemStyles([]))
+    return _draw_figures(plots, folder, declared, SystemStyles([]))
 
 
-def _draw(
+def _draw_figures(
     plots: Mapping[str, Plot], folder: Path, declared: Mapping[str, Declaration], styles: SystemStyles, name: str = ""
 ) -> list[Picture]:
     """Draw plots by the stem of their files; their titles say what follows the name in it."""

@@ -3,8 +3,8 @@
 A part is JSON under a name. In a file it is a script that calls `openendedPart(name, …)`: a page that was opened by a
 double click may load scripts from its folder, but may not fetch.
 
-    sides            ids-S, prompts-S-J      example ids of side S; its prompts, `PART` per part
-    sources          source-K, texts-K-J     whose rows they are, stop reasons and numbers; texts, `PART` per part
+    sides            ids-S, prompts-S-J      example ids of side S; its prompts, `PART_SIZE` per part
+    sources          source-K, texts-K-J     whose rows they are, stop reasons and numbers; texts, `PART_SIZE` per part
 """
 
 import json
@@ -23,7 +23,7 @@ from openended.harness.report.page.sources import HUMAN, PageTexts, TextSource
 from openended.harness.results import Run, find_losses, find_vectors, locate_verified_file
 from openended.harness.storage import VECTORS
 
-PART = 500  # examples, or texts, per part
+PART_SIZE = 500  # examples, or texts, per part
 INLINE_TEXTS, INLINE_CHARACTERS = 5_000, 1_500_000  # embedded in the page; more go to files
 FOLDER = "page"
 MOST_PAIRS = 30_000_000  # comparisons of one source with the human side; beyond, similarity is left out
@@ -38,7 +38,7 @@ UNKNOWN = "\ufffd"  # decoded from an incomplete character
 def build_parts(page_texts: PageTexts) -> tuple[dict[str, Any], Iterator[tuple[str, Any]]]:
     """Return the table of contents, filled while the parts are read, and name → part, one at a time."""
     contents: dict[str, Any] = {
-        "part": PART,
+        "part": PART_SIZE,
         "sides": [{"name": side.name, "n": len(side.prompts)} for side in page_texts.sides],
         "systems": list(page_texts.systems),
         "sources": [],
@@ -49,8 +49,8 @@ def build_parts(page_texts: PageTexts) -> tuple[dict[str, Any], Iterator[tuple[s
         for number, side in enumerate(page_texts.sides):
             yield f"ids-{number}", list(side.prompts)
             prompts = list(side.prompts.values())
-            for part, start in enumerate(range(0, len(prompts), PART)):
-                yield f"prompts-{number}-{part}", prompts[start : start + PART]
+            for part, start in enumerate(range(0, len(prompts), PART_SIZE)):
+                yield f"prompts-{number}-{part}", prompts[start : start + PART_SIZE]
         positions = [{name: position for position, name in enumerate(side.prompts)} for side in page_texts.sides]
         tokenizers: dict[str, Any] = {}  # of scorers
         for number, source in enumerate(page_texts.sources):
@@ -60,10 +60,10 @@ def build_parts(page_texts: PageTexts) -> tuple[dict[str, Any], Iterator[tuple[s
             contents["values"] |= {n: [v.title, v.direction] for n, v in values.items()}
             yield f"source-{number}", head
             texts, letters = source.rows.each("text"), _encode_letters(source, nll, tokenizers)
-            for part in range(-(-len(source.rows) // PART)):
-                content: dict[str, Any] = {"text": list(islice(texts, PART))}
+            for part in range(-(-len(source.rows) // PART_SIZE)):
+                content: dict[str, Any] = {"text": list(islice(texts, PART_SIZE))}
                 if letters is not None:
-                    chunk = list(islice(letters, PART))
+                    chunk = list(islice(letters, PART_SIZE))
                     content |= {"tokens": [tokens for tokens, _ in chunk], "surprise": [steps for _, steps in chunk]}
                 yield f"texts-{number}-{part}", content
             contents["sources"].append(

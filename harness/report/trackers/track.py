@@ -32,7 +32,7 @@ JOB_TAG = "openended.job"  # of an MLflow run
 _silent: set[str] = set()  # trackers that gave no answer
 _TABLE = ("system", "metric", "key", "value", "low", "high", "sd", "status", "signature")
 _MAX_TEXT = 6000  # characters of a parameter that MLflow stores
-_OTHER = re.compile(r"[^\w\-. :/]", re.ASCII)  # characters that MLflow refuses in names
+_REFUSED_CHARACTERS = re.compile(r"[^\w\-. :/]", re.ASCII)  # characters that MLflow refuses in names
 _RGBA = 4  # TensorBoard's number for it
 
 
@@ -126,8 +126,10 @@ def log_to_mlflow(job: TrackedJob, options: TrackerOptions, folder: Path) -> Non
     tags = {JOB_TAG: job.id, "openended.group": job.group}
     run = client.create_run(number, run_name=job.name, tags=tags).info.run_id
     with close_entry(lambda failed: client.set_terminated(run, "FAILED" if failed else "FINISHED")):
-        params = [Param(_OTHER.sub("_", name), text[:_MAX_TEXT]) for name, text in job.list_texts().items()]
-        metrics = [Metric(_OTHER.sub("_", name), value, 0, 0) for name, value in job.values.items()]
+        params = [
+            Param(_REFUSED_CHARACTERS.sub("_", name), text[:_MAX_TEXT]) for name, text in job.list_texts().items()
+        ]
+        metrics = [Metric(_REFUSED_CHARACTERS.sub("_", name), value, 0, 0) for name, value in job.values.items()]
         client.log_batch(run, params=params)
         client.log_batch(run, metrics=metrics)
         for name, table in job.tables.items():

@@ -10,7 +10,7 @@ import yaml
 from openended import __version__
 from openended.harness.app import cli
 from openended.harness.app.commands import completion
-from openended.harness.app.commands.describe import describe_option, main as describe
+from openended.harness.app.commands.describe import describe_choice, main as describe
 from openended.harness.app.commands.list import STATES, main as list_choices_of, read_papers
 from openended.harness.core import GROUPS, list_choices
 from tests.helpers import ROOT, exit_code, openended
@@ -90,7 +90,21 @@ def test_the_options_alone_are_yaml(capsys):
 @pytest.mark.parametrize("group", GROUPS)
 def test_everything_can_be_described(group):
     for name in list_choices(group):
-        assert describe_option(f"{group}/{name}").startswith(group)
+        assert describe_choice(f"{group}/{name}").startswith(group)
+
+
+@pytest.mark.parametrize(
+    ("word", "described"),
+    [
+        ("num_examples", "num_examples: 500"),
+        ("mauve.num_buckets", "metric.mauve.num_buckets=auto: A tenth of the smaller side"),
+        ("metric.mauve.kmeans_num_redo", "metric.mauve.restarts=5: "),  # as mauve-text calls it
+        ("nucleus.top_p", "decoder.p=0.95: "),
+    ],
+)
+def test_one_option_can_be_described(word, described, capsys):
+    assert describe([word]) == 0
+    assert capsys.readouterr().out.startswith(described)
 
 
 def test_the_papers_list_names_every_experiment_of_a_paper_and_no_other(capsys):

@@ -26,20 +26,20 @@ def plan():
 
 
 def halves_of(plan, values, of=lambda x: x):
-    inside = plan.halves(IDS[: len(values)])
+    inside = plan.mask_halves(IDS[: len(values)])
     means = np.stack([(m @ values) / m.sum(axis=1) for m in (inside, ~inside)])
     return Replicates(of(means))
 
 
 def test_a_prompt_is_drawn_alike_wherever_it_stands(plan):
-    weights, halves, subsets = plan.weights(IDS), plan.halves(IDS), plan.subsets(IDS, SHARE)
+    weights, halves, subsets = plan.weights(IDS), plan.mask_halves(IDS), plan.subsets(IDS, SHARE)
     turned = IDS[::-1]
     assert np.array_equal(Plan(200).weights(turned), weights[:, ::-1])
-    assert np.array_equal(Plan(200).halves(turned), halves[:, ::-1])
+    assert np.array_equal(Plan(200).mask_halves(turned), halves[:, ::-1])
     assert np.array_equal(plan.weights([i for i in IDS for _ in "ab"])[:, ::2], weights), "samples go with their prompt"
     assert set(halves.sum(axis=1)) == {150}
     assert set(subsets.sum(axis=1)) == {270}
-    assert {int(m.sum()) for m in plan.halves(IDS[:11])} == {5}
+    assert {int(m.sum()) for m in plan.mask_halves(IDS[:11])} == {5}
     # Poisson(1): mean and variance 1; 60,000 draws have a standard error of 0.004 and 0.007
     assert weights.mean() == pytest.approx(1, abs=0.03)
     assert weights.var() == pytest.approx(1, abs=0.05)

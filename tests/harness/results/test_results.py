@@ -451,7 +451,7 @@ def test_an_end_of_several_names_is_refused(tmp_path):
     with pytest.raises(DataError, match="2 runs end with ''"):
         find_run("", tmp_path)
     (tmp_path / "texts.jsonl").write_text("{}\n")
-    with pytest.raises(DataError, match=r"openended score texts\.jsonl reads texts"):
+    with pytest.raises(DataError, match=r"openended score .*texts\.jsonl --human FILE"):
         find_records([tmp_path / "texts.jsonl"])
     (folder,) = (tmp_path / "runs").iterdir()
     asked = resolve_report_request([str(folder)], tmp_path)
@@ -485,4 +485,4 @@ def test_a_rebuilt_report_is_laid_out_as_the_grids(outputs, tmp_path, capsys):
     assert main([*words, "--where", "m.j=4"]) == 2
     assert "no option 'j' of m" in capsys.readouterr().err
     assert main([str(outputs / "reports/mine")]) == 2
-    assert "it is a report: name its runs instead" in capsys.readouterr().err
+    assert "it is a report, whose runs are read by openended report" in capsys.readouterr().err

@@ -176,7 +176,7 @@ def test_arguments_of_the_template_go_to_the_server_and_into_the_key(tmp_path):
         plain, told = (make(tmp_path, *words, *more) for more in ([], [arguments]))
     sent = [body.get("chat_template_kwargs") for body in fake.bodies]
     assert sent == [None] * 8 + [{"enable_thinking": False}] * 8
-    contents = [texts.executor.get(texts.model_rows.step).content for texts in (plain, told)]
+    contents = [texts.executor.get(texts.model_rows.step).content_digest for texts in (plain, told)]
     assert contents[0] == contents[1]
     assert plain.settings.models.model.identity() != told.settings.models.model.identity()
 

@@ -77,7 +77,7 @@ def test_a_step_reads_the_inputs_that_it_declares_and_they_are_made_before(tmp_p
     assert seen == [{"whole": folder, "file": folder / "data"}]
     assert [line.step.what for line in run.plan] == ["first", "second"]
     recipe = run.state(last).recipe
-    assert recipe.inputs == {"whole": run.get(first).content, "file": "x"}
+    assert recipe.inputs == {"whole": run.get(first).content_digest, "file": "x"}
     assert run.read_artifact(File(first, "data"), Path.read_text, "") == "x"
 
 

@@ -161,7 +161,7 @@ def test_damaged_files_are_one_clear_line(capsys, tmp_path, name, write, message
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["a.csv"], "expected two systems or more, got 1"),
+        (["a.csv"], "expected scores of two systems or more, got 1"),
         (["a.csv", "a.csv"], "a.csv is listed twice"),
         (["a.csv", "b="], "expected FILE or NAME=FILE, got 'b='"),
         (["a.csv", "b=nothing.csv"], "nothing.csv"),

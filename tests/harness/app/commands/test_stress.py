@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from openended.harness.app.commands.describe import describe_option
+from openended.harness.app.commands.describe import describe_choice
 from openended.harness.app.commands.stress import STRENGTHS, main, make_grid
 from openended.harness.app.stress_reference import StressRow, describe_stress_results, find_smallest, load_stress_rows
 from openended.harness.imported import list_perturbations
@@ -99,4 +99,4 @@ def test_the_packaged_table_has_every_perturbation():
     assert {row.embedder for row in rows} >= {"", "docs-m/last", "docs-m/mean"}
     assert "minimum detectable difference" in describe_stress_results("mauve")
     assert describe_stress_results("huse") == ""
-    assert "does not see" in describe_option("mauve")
+    assert "does not see" in describe_choice("mauve")

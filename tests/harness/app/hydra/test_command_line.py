@@ -9,7 +9,7 @@ from openended.harness.app.hydra.command_line import LogOptions, parse_command_l
 from openended.harness.app.hydra.experiments import apply_using
 from openended.harness.core import SpecError
 from openended.harness.core.errors import fold_spelling
-from openended.harness.core.registry import read_synonyms
+from openended.harness.core.synonyms import read_synonyms
 from tests.helpers import openended
 
 
@@ -98,6 +98,11 @@ def test_a_section_is_an_experiment_of_its_own(typed, composed):
         ("top_p=0.9", "decoder.p=0.9"),
         ("decoder=min_p decoder.min_p=0.1", "decoder=min_p decoder.p=0.1"),
         ("decoder=top_k top_k=9", "decoder=top_k decoder.k=9"),
+        ("decoder=typical decoder.tau=0.9", "decoder=typical decoder.mass=0.9"),  # as the paper calls it
+        ("metric.mauve.kmeans_num_redo=3 model.torch_dtype=auto", "metric.mauve.restarts=3 model.dtype=auto"),
+        ("max-new-tokens=9 decoder.top-p=0.9", "max_new_tokens=9 decoder.p=0.9"),
+        ("metric=[MAUVE,Self-BLEU] model=docs_s", "metric=[mauve,self_bleu] model=docs-s"),
+        ("model=hf model.path=gpt2 runtime.batch=8", "model=transformers model.path=gpt2 runtime.batch_size=8"),
         ("decoder=beam_sample decoder.top_p=0.9", "decoder=beam_sample decoder.top_p=0.9"),  # an option of its own
         ("experiment=zipf top_p=0.9", "experiment=zipf top_p=0.9"),  # whose decoder is not known yet
     ],

@@ -120,15 +120,29 @@ def test_the_series_runs_every_table_and_figure(using, suffix):
     ],
 )
 def test_a_job_has_the_configuration_that_hydra_composes(composer, words):
+    assert_same_configuration(composer, words)
+
+
+def assert_same_configuration(composer: Composer, words: list[str]) -> None:
     from omegaconf import OmegaConf, open_dict
 
     whole = composer.compose(words)
     choices = dict(whole.hydra.runtime.choices)
     with open_dict(whole):
         del whole["hydra"]
-    composed = composer.compose_plain(words)
+    composed = composer.compose_plain(words, complete=False)
     assert composed.node == OmegaConf.to_container(whole, resolve=True)
     assert {group: composed.choices[group] for group in choices} == choices
+
+
+@pytest.mark.long
+def test_jobs_of_every_experiment_have_the_configuration_that_hydra_composes():
+    """The first job that an experiment composes is Hydra's; the last one exchanges classes and sets values in it."""
+    for experiment in options("experiment"):
+        own = Composer(parse_command_line(["-m", f"experiment={experiment}", *GIVEN.get(experiment, [])]))
+        jobs = list_jobs(own, own.compose_command())
+        for words in (jobs[0], jobs[-1]) if len(jobs) < 1000 else ():
+            assert_same_configuration(own, words)
 
 
 @pytest.mark.parametrize("address", ["./tiny", "{folder}", "tiny", "owner/name", "tiny.gguf", "bundled:docs-m"])

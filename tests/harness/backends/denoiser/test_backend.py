@@ -255,7 +255,7 @@ def generated(backend: TransformersBackend, decoder: ContrastiveDecoding, **opti
 def test_the_amateur_loads_through_the_session(spec, tmp_path):
     session, runtime = Session(Store(tmp_path)), Runtime(device="cpu")
     decoder = ContrastiveDecoding(amateur={"path": spec.path})
-    lm, companions = session.model(spec, runtime), session.companions(decoder, runtime)
+    lm, companions = session.model(spec, runtime), session.load_companions(decoder, runtime)
     assert companions == {"amateur": lm}  # the same weights: loaded once
     assert session.loads == [spec.title]
     assert len(generated(lm, decoder, companions=companions)) == 1

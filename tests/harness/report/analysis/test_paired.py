@@ -177,7 +177,7 @@ PLAN = Plan(200)
 
 
 def halves(values):
-    inside = PLAN.halves(PROMPTS)
+    inside = PLAN.mask_halves(PROMPTS)
     return np.stack([m @ values / m.sum(axis=1) for m in (inside, ~inside)])
 
 

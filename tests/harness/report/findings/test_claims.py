@@ -316,7 +316,7 @@ def value(mean: float, *, sd: float = float("nan"), seeds: int = 1) -> SystemVal
 def replicates_of(rows: np.ndarray, kind: str) -> Replicates:
     if kind == "bootstrap":
         return PLAN.mean(PROMPTS, rows)
-    inside = PLAN.halves(PROMPTS)
+    inside = PLAN.mask_halves(PROMPTS)
     return Replicates(np.stack([m @ rows / m.sum(axis=1) for m in (inside, ~inside)]))
 
 

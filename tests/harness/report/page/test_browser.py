@@ -343,7 +343,7 @@ def test_the_page_fits_a_phone_where_filters_fold_and_has_no_serious_fault_of_ac
 
 def test_many_texts_lie_beside_the_page_and_load_when_needed(blank_tab, runs, tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "INLINE_TEXTS", 10)
-    monkeypatch.setattr(parts, "PART", 16)
+    monkeypatch.setattr(parts, "PART_SIZE", 16)
     report = build_report([runs], tmp_path / "r", figures=False)
     assert tmp_path / "r/page/contents.js" not in report.paths
     assert tmp_path / "r/page/source-0.js" in report.paths

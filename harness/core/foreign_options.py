@@ -1,0 +1,116 @@
+"""Words of other tools for commands and options of a run, and for what has no option: what to type here instead."""
+
+import dataclasses
+import re
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+
+from openended.harness.core import registry
+from openended.harness.core.choices import GROUPS, list_names
+from openended.harness.core.synonyms import read_option_synonyms
+
+_MOST_HINTS = 3
+_WITH_CHOICE = ("task", "model", "decoder", "hydra/launcher")  # groups whose classes have options of their own
+
+# What to type → the words; `{}` is the typed value. Of one word, the first whose option a command has is taken.
+_OPTIONS = {
+    "task={}": "data dataset dataset_name",
+    "task=jsonl task.path={}": "data_path dataset_path data_file data_files dataset.path data.path task.path input "
+    "input_file file",
+    "task.prompt_field={}": "task.prompt task.prompt_column task.input_field",
+    "task.human_field={}": "task.human task.reference_field task.target task.target_field",
+    "model={}": "lm model_name model_name_or_path model_path model_id pretrained checkpoint",
+    "model=openai model.path=NAME model.base_url={}": "base_url api_base url endpoint",
+    "model=openai model.path=NAME model.api_key_env=VARIABLE": "api_key openai_api_key",
+    "decoder.temperature={}": "temperature temp",
+    "model.chat_template=true": "chat use_chat_template",
+    "model.dtype=float16": "fp16 half load_in_8bit load_in_4bit bf16",
+    "model.instruction={}": "system_prompt system_instruction instruction",
+    "max_new_tokens={}": "max_length max_tokens max_gen_toks max_gen_len max_len gen_length gen_len length",
+    "min_new_tokens={}": "min_length min_tokens",
+    "num_examples={}": "limit n num_texts num_prompts max_examples max_samples max_eval_instances size",
+    "samples={}": "num_return_sequences num_generations best_of epochs repeats num_repeats",
+    "embedder={}": "featurize_model_name featurizer",
+    "samples={0} for texts of each prompt, num_examples={0} for prompts": "n_samples num_samples",
+    "runtime.device=cuda": "cuda use_cuda",
+    "intervals=200 (replicates; 0: none)": "bootstrap bootstrap_iters n_bootstrap ci confidence",
+    "seed={}": "seeds random_seed random_state",
+    "tracker=wandb, mlflow or tensorboard": "wandb mlflow report_to logger log_to",
+    "runtime.device_map=auto for one model over all GPUs, runtime.workers=N for N copies": (
+        "gpu gpus num_gpus n_gpus tensor_parallel_size devices parallelize"
+    ),
+    "outputs_dir={}": "output_dir output_path output out out_dir outputs save_to save_dir log_dir results_dir",
+    "output={}": "output_dir",
+    "task.tokens={} (which tokens are counted)": "tokenizer",
+}
+# Hint → the words that no option stands for.
+_ANSWERS = {
+    "decoder=greedy draws no token, decoder=ancestral, nucleus, top_k, … do": "do_sample sample",
+    "model=vllm and model=openai are engines; model=./FOLDER or OWNER/NAME runs with transformers": "backend engine",
+    "the same command resumes; what is finished is not computed again": "resume overwrite force use_cache cache",
+    "type plan_only=true": "dry_run dryrun plan",
+    "type -v": "verbose debug",
+    "examples for the model are part of the prompts of a task": "num_fewshot shots fewshot",
+    "a text ends at the model's end of text or after max_new_tokens": "stop stop_sequences stop_strings until",
+    "every report has its tables as .md, .tex and .csv in outputs/reports/NAME, and results.parquet for programs": (
+        "csv tex latex md markdown html json excel xlsx"
+    ),
+    "options are words of their own, as model.path=gpt2 model.dtype=float16 decoder.p=0.9": (
+        "model_args model_kwargs gen_kwargs generation_kwargs generation_config task_args run_entries run_specs"
+    ),
+    "every text is kept: openended show NAME prints some": "log_samples save_samples save_texts write_out",
+    "texts you have are scored by openended score FILES --human FILE": (
+        "human p_text q_text p_features q_features predictions references hypotheses refs"
+    ),
+    "tables keep the order of their layout: one of your own has order: {AXIS: [VALUES]}": "sort sort_by order",
+    "a task has the prompts: task=jsonl task.path=FILE with the fields prompt and human": "prompt prompts",
+}
+# What to type → words that are commands elsewhere.
+_COMMANDS = {
+    "openended --help": "help",
+    "openended --version": "version",
+    "the options alone: openended task=docs decoder=nucleus": "run generate sample",
+    "openended score FILES --human FILE": "eval evaluate metrics",
+    "a grid: openended -m decoder=nucleus decoder.p=0.9,0.95": "sweep grid",
+    "openended report NAME": "summarize summary table tables plot view results",
+    "openended list": "ls",
+    "model=openai model.base_url=http://HOST:8000 for a model that is served": "serve chat",
+}
+
+
+def explain_foreign_command(word: str, commands: Collection[str]) -> str | None:
+    """Say what to type for a word that is like a command; None if it is an option or a choice, or like none."""
+    if word.startswith("~") or any(word in list_names(group) for group in GROUPS):
+        return None
+    if hint := next((f"type {typed}" for typed, words in _COMMANDS.items() if word in words.split()), None):
+        return hint
+    names = " or ".join(f"openended {name}" for name in get_close_matches(word, commands, n=2, cutoff=0.7))
+    return f"did you mean {names}? openended --help lists the commands" if names else None
+
+
+def explain_class_option(option: str, value: str, groups: Sequence[str] = registry.CLASS_GROUPS) -> str | None:
+    """Say what to type for an option of classes, by its name or by what others call it; None if no class has it."""
+    typed: dict[str, tuple[bool, bool]] = {}  # what to type → rank: what others call so, and a metric's last
+    for group in groups:
+        for name, cls in registry.load_members(group).items():
+            name_here = read_option_synonyms(cls).get(option, option)
+            if name_here in {field.name for field in dataclasses.fields(cls)}:
+                owner = f"metric.{name}" if group == "metric" else group.replace("/", ".")
+                choice = f"{group}={name} " if group in _WITH_CHOICE and name != "transformers" else ""
+                typed[f"{choice}{owner}.{name_here}={value}"] = name_here == option, group == "metric"
+    return f"type {' or '.join(sorted(typed, key=lambda words: typed[words])[:_MOST_HINTS])}" if typed else None
+
+
+def find_foreign_option(word: str, options: Collection[str]) -> str | None:
+    """Return what is typed for an option of another tool, `{}` for its value; None unless a command has the option."""
+    typed = [typed for typed, words in _OPTIONS.items() if word in words.split()]
+    singular = word.removesuffix("s")
+    typed += [f"{singular}={{}}"] if singular in options and singular != word else []
+    return next((words for words in typed if re.split(r"[.=]", words)[0] in options), None)
+
+
+def explain_foreign_option(word: str, value: str, options: Collection[str]) -> str | None:
+    """Say what to type for an option of another tool, given the options that a command has; None if it is unknown."""
+    if typed := find_foreign_option(word, options):
+        return f"type {typed.format(value or '…')}"
+    return next((answer for answer, words in _ANSWERS.items() if word in words.split()), None)

@@ -1,0 +1,20 @@
+"""Which command reads what a path holds, where another command was given it."""
+
+from pathlib import Path
+
+from openended.harness.storage import RECORD
+
+_TEXTS = (".jsonl", ".json", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
+
+
+def suggest_command(path: Path) -> str:
+    """Return which command reads what a path holds, as `; openended import a.zip unpacks it`; empty if none does."""
+    if path.suffix == ".zip":
+        return f"; openended import {path} unpacks it"
+    if path.is_dir() and next(path.rglob(RECORD), None) is not None:
+        return f"; it holds runs: openended report {path}"
+    if (path / "results.parquet").is_file():
+        return f"; it is a report, whose runs are read by openended report {path.name}"
+    if path.suffix in _TEXTS:
+        return f"; texts are scored by openended score {path} --human FILE"
+    return ""
