@@ -20,17 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.core import (
-    Features,
-    Interval,
-    Metric,
-    Plan,
-    Replicates,
-    UndefinedMetric,
-    combine_replicates,
-    estimate_interval,
-    load_members,
-)
+from openended.harness import core
 from openended.harness.core.resampling import WILSON
 from openended.metrics.huse import Huse, PairRatings, huse
 from scripts.studies.study import ROOT, Study, read_rows, split_row
@@ -55,7 +45,7 @@ class Shares:
 
 
 def simulate(
-    metric: Metric, n: int, worlds: int, seed: int = 0, *, texts: str = "made-up", samples: int | None = None,
+    metric: core.Metric, n: int, worlds: int, seed: int = 0, *, texts: str = "made-up", samples: int | None = None,
     seconds: float = math.inf,
 ) -> list[Shares]:  # fmt: skip
     """Draw worlds, and return the shares of every value of the metric."""
@@ -64,7 +54,7 @@ def simulate(
         return []
     shrink = 1.0 if texts == "made-up" else math.sqrt(1 - load_pool(texts).share_drawn(n * samples))
     values: dict[str, list[float]] = defaultdict(list)
-    intervals: dict[str, list[tuple[float, Interval]]] = defaultdict(list)
+    intervals: dict[str, list[tuple[float, core.Interval]]] = defaultdict(list)
     p_values: dict[str, list[float]] = defaultdict(list)
     start = time.process_time()
     for world in range(worlds):
@@ -81,31 +71,33 @@ def simulate(
             intervals[key] += [(value, interval)] if interval is not None else []  # none without variation, as in a run
         for key in systems[0].keys() & systems[1].keys():
             (a, first, _), (b, second, _) = systems[0][key], systems[1][key]
-            difference = combine_replicates((1.0, -1.0), (first, second))
+            difference = core.combine_replicates((1.0, -1.0), (first, second))
             p_values[key] += [difference.p_value(a - b)] if difference is not None else []
         if time.process_time() - start > seconds:
             break
     return [count_shares(k, values[k], intervals[k], p_values[k], shrink) for k in intervals if intervals[k]]
 
 
-def resample_values(metric: Metric, features: Features) -> dict[str, tuple[float, Replicates, Interval | None]]:
+def resample_values(
+    metric: core.Metric, features: core.Features
+) -> dict[str, tuple[float, core.Replicates, core.Interval | None]]:
     """Return every value of a system with its replicates and interval; those without finite replicates are left out."""
     prepared = metric.prepare(features)
     result = metric.evaluate(features, prepared)
     prompts = result.arrays.get("prompts")
     resampled = {}
-    for key, draws in metric.replicates(features, result, Plan(), prepared).items():
+    for key, draws in metric.replicates(features, result, core.Plan(), prepared).items():
         if key in result.values and np.isfinite(draws.draws).all():
             replicates = replace(draws, prompts=len(set(features.model.ids)))
             value, rows = result.values[key], metric.rows_of(key, result)
             bounds, is_share = metric.bounds_of(key, result), key in metric.shares
-            interval = estimate_interval(replicates, value, bounds, rows, prompts, is_share=is_share)
+            interval = core.estimate_interval(replicates, value, bounds, rows, prompts, is_share=is_share)
             resampled[key] = value, replicates, interval
     return resampled
 
 
 def count_shares(
-    key: str, values: Sequence[float], intervals: Sequence[tuple[float, Interval]], p_values: Sequence[float],
+    key: str, values: Sequence[float], intervals: Sequence[tuple[float, core.Interval]], p_values: Sequence[float],
     shrink: float,
 ) -> Shares:  # fmt: skip
     """Count the intervals, each with its value, that contain the mean of all values, and the p-values below 5 %."""
@@ -118,11 +110,11 @@ def count_shares(
     return Shares(key, intervals[-1][1].method, covered, wrong, ratio, len(intervals))
 
 
-def count_needed_samples(metric: Metric) -> int:
+def count_needed_samples(metric: core.Metric) -> int:
     """Return how many texts per prompt the metric needs; 0 if it has no value for one system alone."""
     for samples in (1, 3):
         (features,) = draw(np.random.default_rng(0), 60, metric, MODEL, samples=samples)
-        with contextlib.suppress(UndefinedMetric):
+        with contextlib.suppress(core.UndefinedMetric):
             metric.compute(features)
             return samples
     return 0
@@ -130,7 +122,7 @@ def count_needed_samples(metric: Metric) -> int:
 
 def list_metrics() -> list[str]:
     """Return the names of the metrics that read texts."""
-    return sorted(name for name, cls in load_members("metric").items() if getattr(cls, "family", "") != "human")
+    return sorted(name for name, cls in core.load_members("metric").items() if getattr(cls, "family", "") != "human")
 
 
 def compute_coverages(
@@ -142,8 +134,10 @@ def compute_coverages(
     texts: made-up, docs, or a file of references and generations; samples: texts per prompt (default: as many as the
     metric needs); fixed_tokens: texts are cut to this length where a metric can; seconds: of CPU time for each metric.
     """
-    cls: Any = load_members("metric")[name]
-    metric: Metric = cls(**({"fixed_tokens": fixed_tokens} if fixed_tokens and hasattr(cls, "fixed_tokens") else {}))
+    cls: Any = core.load_members("metric")[name]
+    metric: core.Metric = cls(
+        **({"fixed_tokens": fixed_tokens} if fixed_tokens and hasattr(cls, "fixed_tokens") else {})
+    )
     title = f"{name} ({samples} samples)" if samples > 1 and metric.least_samples == 1 else name
     for shares in simulate(metric, n, worlds, texts=texts, samples=samples, seconds=seconds):
         if shares.key in LEFT_OUT:
@@ -205,9 +199,9 @@ def draw_study(rng: np.random.Generator, quality: float, diversity: float) -> Pa
 
 def compute_huse_coverage(law: str, worlds: int = 300) -> Iterator[list[str]]:
     """Yield the row of a law: mean HUSE, and coverage and error of HUSE, HUSE-Q and HUSE-D in many studies."""
-    rule, plan, number = Huse(), Plan(), list(LAWS).index(law)
+    rule, plan, number = Huse(), core.Plan(), list(LAWS).index(law)
     values: dict[str, list[float]] = {name: [] for name in BOUNDS}
-    intervals: dict[str, list[tuple[float, Interval]]] = {name: [] for name in BOUNDS}
+    intervals: dict[str, list[tuple[float, core.Interval]]] = {name: [] for name in BOUNDS}
     for world in range(worlds):
         rated = draw_study(np.random.default_rng([number, world]), *LAWS[law])
         scores = huse(**rated.columns(), k=rule.k)
@@ -216,7 +210,7 @@ def compute_huse_coverage(law: str, worlds: int = 300) -> Iterator[list[str]]:
             values[name].append(float(getattr(scores, name)))
             replicates = plan.build_subset_replicates(IDS, SHARE, subsets[name])
             rows = {"huse": 2 * scores.errors, "huse_q": 2 * scores.errors_q}.get(name)
-            interval = estimate_interval(replicates, values[name][-1], bounds, rows, is_share=True)
+            interval = core.estimate_interval(replicates, values[name][-1], bounds, rows, is_share=True)
             intervals[name] += [(values[name][-1], interval)] if interval is not None else []
     shares = [count_shares(name, values[name], intervals[name], (), 1.0) for name in BOUNDS]
     covered, ratios = (

@@ -4,18 +4,9 @@ import argparse
 from importlib import resources
 from typing import Any
 
-from openended.harness.core import (
-    GROUPS,
-    SpecError,
-    list_choices,
-    list_names,
-    make_main,
-    parse_yaml,
-    print_line,
-    suggest,
-)
+from openended.harness import core
 
-_WORDS = (*GROUPS, "papers")
+_WORDS = (*core.GROUPS, "papers")
 _ARGUMENTS = {"group": {"nargs": "?", "help": f"one of {', '.join(_WORDS)}; default: all"}}
 STATES = {
     "whole": "as published",
@@ -29,25 +20,25 @@ def _list(args: argparse.Namespace) -> None:
     if args.group in ("paper", "papers"):
         _list_papers()
         return
-    groups = [name for name in GROUPS if args.group in (None, name, f"{name}s")]
+    groups = [name for name in core.GROUPS if args.group in (None, name, f"{name}s")]
     if not groups:
-        is_choice = any(args.group in list_names(name) for name in GROUPS)
-        hint = f"; type openended describe {args.group}" if is_choice else suggest(args.group, _WORDS)
-        raise SpecError(f"no group {args.group!r}{hint}")
+        is_choice = any(args.group in core.list_names(name) for name in core.GROUPS)
+        hint = f"; type openended describe {args.group}" if is_choice else core.suggest(args.group, _WORDS)
+        raise core.SpecError(f"no group {args.group!r}{hint}")
     for name in groups:
         if args.group is None:
-            print_line(name)
-        choices = list_choices(name)
+            core.print_line(name)
+        choices = core.list_choices(name)
         wide = max(map(len, choices), default=0)
         indent = "" if args.group else "  "
         for choice, line in choices.items():
-            print_line(f"{indent}{choice:{wide}}  {line}".rstrip())
+            core.print_line(f"{indent}{choice:{wide}}  {line}".rstrip())
 
 
 def read_papers() -> dict[str, Any]:
     """Return paper → title and items: what each table and figure shows, its experiment, its state and what it needs."""
     text = (resources.files("openended.harness") / "reference" / "papers.yaml").read_text(encoding="utf-8")
-    papers: dict[str, Any] = parse_yaml(text)
+    papers: dict[str, Any] = core.parse_yaml(text)
     return papers
 
 
@@ -64,12 +55,12 @@ def _list_papers() -> None:
         max(map(len, column)) for column in ([i["item"] for i in every], names.values(), [i["shows"] for i in every])
     ]
     for name, paper in papers.items():
-        print_line(f"{name}  {paper['title']}")
+        core.print_line(f"{name}  {paper['title']}")
         for item in paper["items"]:
             words = (item["item"], names[id(item)], item["shows"])
             columns = "  ".join(f"{word:{width}}" for word, width in zip(words, wide, strict=True))
-            print_line(f"  {columns}  {describe_state(item)}")
-    print_line("openended experiment=NAME runs one as published, experiment=NAME using=docs on bundled data")
+            core.print_line(f"  {columns}  {describe_state(item)}")
+    core.print_line("openended experiment=NAME runs one as published, experiment=NAME using=docs on bundled data")
 
 
-main = make_main("list", __doc__, _ARGUMENTS, _list)
+main = core.make_main("list", __doc__, _ARGUMENTS, _list)

@@ -28,31 +28,21 @@ Examples:
 
 def make(args: argparse.Namespace) -> None:
     """Make one HTML file per rater from finished runs."""
-    from openended.harness.rating import (
-        DATASHEET,
-        SHEETS,
-        SizesError,
-        StudyProtocol,
-        load_protocol,
-        make_study,
-        read_controls,
-        read_study_texts,
-        write_study,
-    )
+    from openended.harness import rating
 
-    names = [field.name for field in dataclasses.fields(StudyProtocol)]
-    protocol = load_protocol(args.protocol, {name: getattr(args, name) for name in names if hasattr(args, name)})
+    names = [field.name for field in dataclasses.fields(rating.StudyProtocol)]
+    protocol = rating.load_protocol(args.protocol, {name: getattr(args, name) for name in names if hasattr(args, name)})
     if not args.words:
         raise SpecError("which runs? the name of an experiment or grid, or a folder of runs")
     for word in args.words:
         name, sign, value = word.partition("=")
         if sign and name.isidentifier() and not Path(word).exists():
             raise SpecError(f"{word}: options are flags here: --{name.replace('_', '-')} {value}")
-    material = read_study_texts(args.words, args.outputs, protocol, args.exclude, args.by)
-    controls = read_controls(args.controls, protocol) if args.controls else ()
+    material = rating.read_study_texts(args.words, args.outputs, protocol, args.exclude, args.by)
+    controls = rating.read_controls(args.controls, protocol) if args.controls else ()
     try:
-        study = make_study(material, protocol, controls=controls, seed=args.seed, people=args.people)
-    except SizesError as err:
+        study = rating.make_study(material, protocol, controls=controls, seed=args.seed, people=args.people)
+    except rating.SizesError as err:
         names = [f"--{name}" for name in err.flags]
         rest = [
             word
@@ -64,11 +54,11 @@ def make(args: argparse.Namespace) -> None:
     sys.stdout.write("\n".join([*study.lines(), ""]))
     if args.dry:
         return
-    sheets = write_study(study, args.out)
+    sheets = rating.write_study(study, args.out)
     sys.stdout.write(
-        f"{args.out / SHEETS}: {len(sheets)} sheets, one per rater; they do not name the systems\n"
+        f"{args.out / rating.SHEETS}: {len(sheets)} sheets, one per rater; they do not name the systems\n"
         f"{args.out / 'key.json'}: maps items to systems; keep it private\n"
-        f"{args.out / DATASHEET}: facts of the study for its report; fill in what is marked …\n"
+        f"{args.out / rating.DATASHEET}: facts of the study for its report; fill in what is marked …\n"
         f"next: send each rater a sheet, then: openended rate score {args.out} FILES…\n"
         f"      (a trial first, without people: openended rate simulate {args.out})\n"
     )

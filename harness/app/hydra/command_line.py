@@ -10,16 +10,8 @@ from dataclasses import dataclass
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
+from openended.harness import core
 from openended.harness.app.hydra.experiments import CHOICE, apply_using
-from openended.harness.core import (
-    CLASS_GROUPS,
-    GROUPS,
-    SpecError,
-    load_choice_class,
-    print_error,
-    read_option_synonyms,
-    resolve_synonym,
-)
 from openended.harness.results import make_natural_sort_key
 
 log = logging.getLogger(__name__)
@@ -90,23 +82,23 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
             if not sign and position + 1 < len(words):
                 value = next(rest)[1]
             if flag in _ROOT_FLAGS:
-                raise SpecError(f"{flag}: openended has its own root configuration; {_OWN_CONFIGURATIONS}")
+                raise core.SpecError(f"{flag}: openended has its own root configuration; {_OWN_CONFIGURATIONS}")
             if flag in _FOLDER_FLAGS:
                 if not os.path.isdir(value):
-                    raise SpecError(f"{flag}: no such folder: {value!r}; {_OWN_CONFIGURATIONS}")
+                    raise core.SpecError(f"{flag}: no such folder: {value!r}; {_OWN_CONFIGURATIONS}")
                 config_dir = value
             elif value in _PARTS:
                 printed = value
             else:
-                raise SpecError(f"{flag}: expected one of {', '.join(_PARTS)}, got {value!r}")
+                raise core.SpecError(f"{flag}: expected one of {', '.join(_PARTS)}, got {value!r}")
         elif word.startswith("-"):
             from openended.harness.app.hydra.errors import explain_unknown_flag
 
-            raise SpecError(explain_unknown_flag(word, words[position + 1 :], FLAGS))
+            raise core.SpecError(explain_unknown_flag(word, words[position + 1 :], FLAGS))
         elif ("=" not in word and not word.startswith("~")) or word.startswith("="):
             from openended.harness.app.hydra.errors import explain_missing_equals
 
-            raise SpecError(
+            raise core.SpecError(
                 explain_missing_equals(word, words[position - 1] if position else "", words[position + 1 :])
             )
         else:
@@ -117,9 +109,9 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
             from openended.harness.app.hydra.errors import explain_wrong_choice
 
             if message := explain_wrong_choice(word):
-                raise SpecError(message)
+                raise core.SpecError(message)
         if (earlier := typed.get(key := word.partition("=")[0].lstrip("+"), word)) != word:
-            print_error("openended", f"warning: {earlier} has no effect, because {word} is typed after it")
+            core.print_error("openended", f"warning: {earlier} has no effect, because {word} is typed after it")
         typed[key] = word
     options = _translate_options([_translate_choices(word) for word in options])
     multirun = not flags.isdisjoint(_MULTIRUN)
@@ -153,9 +145,9 @@ def _translate_choices(word: str) -> str:
     """Replace words of the field by the names of choices: `decoder=top_p` is `decoder=nucleus`."""
     key, sign, value = word.partition("=")
     group = key.lstrip("+")
-    if not sign or group not in GROUPS or not _NAMES.fullmatch(value):
+    if not sign or group not in core.GROUPS or not _NAMES.fullmatch(value):
         return word
-    return group + sign + re.sub(r"[\w-]+", lambda name: resolve_synonym(group, name[0]), value)
+    return group + sign + re.sub(r"[\w-]+", lambda name: core.resolve_synonym(group, name[0]), value)
 
 
 def _translate_options(words: Sequence[str]) -> list[str]:
@@ -167,10 +159,10 @@ def _translate_options(words: Sequence[str]) -> list[str]:
         key, sign, value = word.partition("=")
         owner, _, option = key.rpartition(".") if "." in key else ("decoder", "", key)
         group, _, name = owner.partition(".")
-        if sign and group in CLASS_GROUPS:
+        if sign and group in core.CLASS_GROUPS:
             choices = [name] if name else (typed.get(group) or usual.get(group, "")).split(",")
-            classes = [load_choice_class(group, choice) for choice in choices]
-            meant = {read_option_synonyms(cls).get(option) if cls is not None else None for cls in classes}
+            classes = [core.load_choice_class(group, choice) for choice in choices]
+            meant = {core.read_option_synonyms(cls).get(option) if cls is not None else None for cls in classes}
             if len(meant) == 1 and (translation := next(iter(meant))) and f"{owner}.{translation}" != key:
                 log.warning("note: %s is %s.%s here", word, owner, translation)
                 word = f"{owner}.{translation}={value}"
@@ -184,13 +176,13 @@ def _expand_wildcards(word: str, *, multirun: bool) -> str:
     if key != "model.path" or not re.search(r"[*?]", value):
         return word
     if not multirun:
-        raise SpecError(f"{word}: wildcards stand for several models: add -m")
+        raise core.SpecError(f"{word}: wildcards stand for several models: add -m")
     folders: list[str] = []
     for part in value.strip("'\"").split(","):
         paths = [part] if not re.search(r"[*?]", part) else filter(os.path.isdir, glob.glob(os.path.expanduser(part)))
         matches = sorted(paths, key=make_natural_sort_key)
         if not matches:
-            raise SpecError(f"{key}: no folder matches {part!r}")
+            raise core.SpecError(f"{key}: no folder matches {part!r}")
         folders += [path if _is_readable(f"{key}={path}") else repr(path) for path in matches]
     return f"{key}={','.join(dict.fromkeys(folders))}"
 
@@ -219,7 +211,7 @@ def quote_for_hydra(word: str) -> str:
             return f"{key}={quoted}"
     from openended.harness.app.hydra.errors import explain_unreadable
 
-    raise SpecError(explain_unreadable(word, key, value))
+    raise core.SpecError(explain_unreadable(word, key, value))
 
 
 def _is_readable(word: str) -> bool:

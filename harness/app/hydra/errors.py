@@ -8,15 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hydra.errors import MissingConfigException
-from omegaconf import OmegaConf
-from omegaconf.errors import (
-    ConfigAttributeError,
-    ConfigKeyError,
-    ConfigTypeError,
-    GrammarParseError,
-    MissingMandatoryValue,
-    OmegaConfBaseException,
-)
+from omegaconf import OmegaConf, errors
 
 from openended.harness import core
 from openended.harness.core import explain_class_option, explain_foreign_option
@@ -39,7 +31,7 @@ _TEXT_FILE = re.compile(r"\.(jsonl?|npz|txt|[ct]sv|parquet|arrow|eval|gz|bz2|xz|
 
 def explain(err: BaseException) -> str:
     """Turn a composition error into one line, with the nearest name where an option or a choice is misspelt."""
-    if isinstance(err, MissingMandatoryValue) and err.full_key:
+    if isinstance(err, errors.MissingMandatoryValue) and err.full_key:
         return f"option {err.full_key!r} has no default: give it as {err.full_key}=…"
     if explained := _explain_unknown_option(err):
         return explained
@@ -53,9 +45,9 @@ def explain(err: BaseException) -> str:
         return f"{several[1]}: several values are a grid: add -m, as in openended -m {several[1]}"
     if merged := _MERGED.match(str(err)):
         cause = err.__cause__
-        if isinstance(cause, GrammarParseError):
+        if isinstance(cause, errors.GrammarParseError):
             return f"{merged[1]}: expected a value, or that of another option as ${{OPTION}}, got {merged[2]}"
-        if isinstance(cause, ConfigTypeError):
+        if isinstance(cause, errors.ConfigTypeError):
             expected = "a list, as [a,b]" if OmegaConf.is_list(cause.parent_node) else "options, as {name: value}"
             return f"{merged[1]}: expected {expected}, got {merged[2]}"
     if search := _SEARCH.match(str(err)):
@@ -67,7 +59,7 @@ def explain(err: BaseException) -> str:
     if isinstance(err, MissingConfigException) and err.missing_cfg_file and err.options:
         group, _, choice = str(err.missing_cfg_file).rpartition("/")
         return f"no {group or 'config'} {choice!r}{core.suggest(choice, err.options)}"
-    if isinstance(err, OmegaConfBaseException) and err.full_key:
+    if isinstance(err, errors.OmegaConfBaseException) and err.full_key:
         return f"{err.full_key}: {str(err).splitlines()[0]}"  # the others repeat the key and name a type
     return core.format_error(err)
 
@@ -77,7 +69,9 @@ def _explain_unknown_option(err: BaseException) -> str | None:
     cause: Any = err
     while cause is not None:
         parent = getattr(cause, "parent_node", None)
-        unknown = isinstance(cause, (ConfigAttributeError, ConfigKeyError)) and getattr(cause, "full_key", None)
+        unknown = isinstance(cause, (errors.ConfigAttributeError, errors.ConfigKeyError)) and getattr(
+            cause, "full_key", None
+        )
         if unknown and parent is not None and hasattr(parent, "keys"):
             key = str(cause.full_key)
             config = cast("dict[str, Any]", OmegaConf.to_container(parent._get_root(), resolve=False))

@@ -9,6 +9,7 @@ from pathlib import Path
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from openended.harness import core
 from openended.harness.app.hydra.check_grid import check_layout
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import (
@@ -21,16 +22,6 @@ from openended.harness.app.hydra.compose import (
 )
 from openended.harness.app.hydra.grid_run import run_grid
 from openended.harness.app.hydra.jobs import JobRunner, build_and_show_report, refuse_single_run
-from openended.harness.core import (
-    FAILED,
-    HarnessError,
-    SpecError,
-    load_entry,
-    require_package,
-    run_command,
-    show_progress,
-    terminal,
-)
 from openended.harness.report import require_tracker, track_report, track_runs
 
 log = logging.getLogger(__name__)
@@ -41,7 +32,7 @@ def run_hydra(
 ) -> None:
     """Compose a configuration from a command line and run what it configures; any error is printed as one line."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    terminal.set_up()
+    core.terminal.set_up()
 
     def compose_and_work() -> None:
         with translate_config_errors():
@@ -54,7 +45,7 @@ def run_hydra(
                     return
                 composer.line.log.apply()
                 work(composer, composed)
-        except HarnessError as err:
+        except core.HarnessError as err:
             if (folder := composer.line.config_dir) is not None:
                 from openended.harness.app.hydra.config_folder import add_location
 
@@ -62,7 +53,7 @@ def run_hydra(
             raise
 
     after = "finished work is kept: the same command resumes here"
-    if code := run_command(command, compose_and_work, after_interrupt=after):
+    if code := core.run_command(command, compose_and_work, after_interrupt=after):
         raise SystemExit(code) from None
 
 
@@ -82,19 +73,21 @@ def run_options(composer: Composer, config: DictConfig) -> None:
     is_search = config.hydra.runtime.choices.get(SWEEPER) == OPTUNA
     decides = config.hydra.sweeper.get("decide") is not None
     if is_search and config.hydra.mode != RunMode.MULTIRUN:
-        raise SpecError(f"{SWEEPER}={OPTUNA}: a search makes several runs: add -m")
+        raise core.SpecError(f"{SWEEPER}={OPTUNA}: a search makes several runs: add -m")
     has_axes = config.hydra.sweeper.get("params") or config.hydra.sweeper.get("grids")
     if has_axes and config.hydra.mode != RunMode.MULTIRUN:
-        raise SpecError("hydra.sweeper: the axes of a grid, and this is one run: add -m")
+        raise core.SpecError("hydra.sweeper: the axes of a grid, and this is one run: add -m")
     if is_search and decides:
-        raise SpecError(f"decide: compares the systems of a grid, and a search has none; leave out {SWEEPER}={OPTUNA}")
+        raise core.SpecError(
+            f"decide: compares the systems of a grid, and a search has none; leave out {SWEEPER}={OPTUNA}"
+        )
     if is_search:
-        require_package("optuna", "search")
+        core.require_package("optuna", "search")
         from openended.harness.app.hydra.search import run_search
 
         run_search(composer, config)
     elif config.hydra.mode == RunMode.MULTIRUN and decides:
-        load_entry("sweep", "decisions")(composer, config)
+        core.load_entry("sweep", "decisions")(composer, config)
     elif config.hydra.mode == RunMode.MULTIRUN:
         run_grid(composer, config)
     elif config.plan_only:
@@ -111,7 +104,7 @@ def _run_single(composer: Composer, words: Sequence[str]) -> None:
     require_tracker(job.tracker)
     check_layout([job])
     refuse_single_run(settings.judgments.file)
-    with show_progress(settings.experiment, enabled=settings.runtime.progress):
+    with core.show_progress(settings.experiment, enabled=settings.runtime.progress):
         outcome, message = JobRunner().execute(settings, words)
     log.info("run        %s  (%s)", outcome.folder, message)
     report = outcome.folder / "report"
@@ -119,4 +112,4 @@ def _run_single(composer: Composer, words: Sequence[str]) -> None:
     track_runs([outcome.folder], job.tracker, settings.outputs_dir)
     track_report(report, job.tracker, settings.outputs_dir)
     if outcome.failed or is_partial:
-        raise SystemExit(FAILED)
+        raise SystemExit(core.FAILED)
