@@ -1,4 +1,4 @@
-"""Load run records into one tidy data frame for report, rating and app.
+"""Load run records as values, one row per value, for report, rating and app.
 
 The public names are listed in `__init__.pyi`; each is imported on first access.
 """

@@ -53,18 +53,20 @@ def check_request(settings: Settings, executor: Executor) -> None:
         executor.find(check)
 
 
-def check_judgments(settings: Settings) -> "tuple[JudgmentSource | None, list[str]]":
-    """Read the file of judgments of a run; return it, if metrics read one, and which of them have no value, and why."""
+def check_judgments(settings: Settings, executor: Executor) -> "JudgmentSource | None":
+    """Read the file of judgments of a run; None if no metric reads one. A plan names metrics without a value."""
     readers = settings.list_judging()
     if settings.judgments.file is None and not readers:
-        return None, []
+        return None
     from openended.harness.run.players import JudgmentSource
 
     judgments = JudgmentSource.from_settings(settings)
     remarks = judgments.check(readers)
     if remarks and len(remarks) == len(settings.metrics):  # of a run with other metrics, tables say why
         raise core.SpecError(remarks[0])
-    return judgments, remarks
+    for remark in remarks if executor.plan_only else ():
+        executor.session.warn_once(remark)
+    return judgments
 
 
 def check_dataset(dataset: Dataset, judgments: "JudgmentSource | None", settings: Settings, executor: Executor) -> None:

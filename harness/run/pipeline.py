@@ -37,7 +37,6 @@ class RunTexts:
 
     settings: Settings  # resolved: nothing of the decoder and the metrics is left to be measured
     judgments: "JudgmentSource | None"  # None where no metric reads judgments
-    remarks: Sequence[str]  # which metrics have no value on the file of judgments, and why
     dataset: Dataset
     model_rows: TextRows
     features: FeatureTable  # has what the decoder needed of the human side
@@ -110,10 +109,8 @@ def count_rows(path: Path) -> int:
 def plan(settings: Settings, session: Session) -> Outcome:
     """Plan a run: what is cached and what would be computed; loads no model and writes nothing."""
     executor = Executor(session, plan_only=True)
-    texts = make_texts(settings, executor)
-    measure_all(texts)
-    device = remark_on_device(settings.runtime, settings.models)
-    for remark in (*texts.remarks, *remark_on_batches(settings.models.model), *device):
+    measure_all(make_texts(settings, executor))
+    for remark in (*remark_on_batches(settings.models.model), *remark_on_device(settings.runtime, settings.models)):
         session.warn_once(remark)
     return Outcome(settings.outputs_dir, 0, tuple(executor.plan), tuple(executor.missing))
 
@@ -159,7 +156,7 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
     """Make or plan the texts of both sides, and nothing else."""
     task, texts, run_models, session = settings.task, settings.texts, settings.models, executor.session
     model, decoder = run_models.model, settings.decoder
-    judgments, remarks = check_judgments(settings)
+    judgments = check_judgments(settings, executor)
     check_request(settings, executor)
     dataset = declare_dataset(task, texts, run_models, session)
     check_dataset(dataset, judgments, settings, executor)
@@ -188,7 +185,7 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
         executor.run(audit)
     metrics = resolve_units(settings.metrics, run_models.counter, dataset.human_rows, executor)
     settings = replace(settings, metrics=metrics, decoder=decoder)
-    return RunTexts(settings, judgments, remarks, dataset, rows, features, audit)
+    return RunTexts(settings, judgments, dataset, rows, features, audit)
 
 
 def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> tuple[list[Measurement], FactOptions]:

@@ -44,7 +44,7 @@ def make_executor(folder: Path, *, plan_only: bool = False) -> Executor:
 
 def make_dataset(made: Settings, executor: Executor) -> Dataset:
     """Check a run and make or plan its dataset, as the pipeline does."""
-    judgments, _ = check_judgments(made)
+    judgments = check_judgments(made, executor)
     check_request(made, executor)
     dataset = declare_dataset(made.task, made.texts, made.models, executor.session)
     executor.run(dataset.human)
