@@ -34,5 +34,4 @@ def plot_uniformity(audit: Audit) -> Plot:
         Series(mark="step", x=edges, y=density, label="tokens"),
         Series(mark="line", x=edges, y=np.ones(bins + 1), below=error, above=error, label="drawn from Q (95 %)"),
     ]
-    options = {"xlabel": "mass of Q above the token", "ylabel": "density", "xlim": (0, 1)}
-    return Plot([Panel(series, options=options)])
+    return Plot([Panel(series, options={"xlabel": "mass of Q above the token", "ylabel": "density", "xlim": (0, 1)})])

@@ -14,6 +14,8 @@ MODELS = "models"  # folder with one folder per model
 
 def write_hub_files(results: Results, folder: Path, dataset: str) -> list[Path]:
     """Write `models/<model>/.eval_results/<system>.yaml` for model repositories, filed under a dataset repository."""
+    import yaml
+
     humans = [item for item in results.values if item.system != "model"]
     written: list[Path] = []
     for system in group_systems(results.values):
@@ -30,15 +32,9 @@ def write_hub_files(results: Results, folder: Path, dataset: str) -> list[Path]:
             if item.primary and math.isfinite(item.mean)
         ]
         written.append(Path(MODELS, model, ".eval_results", f"{name}.yaml"))
-        write_text(folder / written[-1], dump_yaml(entries))
+        text = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=120)
+        write_text(folder / written[-1], text)
     return written
-
-
-def dump_yaml(node: Any) -> str:  # noqa: ANN401 - any plain data
-    """Return a YAML text; the order of keys is kept."""
-    import yaml
-
-    return str(yaml.safe_dump(node, sort_keys=False, allow_unicode=True, width=120))
 
 
 def _list_facts(item: SystemValue, humans: Sequence[SystemValue]) -> dict[str, Any]:

@@ -43,8 +43,7 @@ def show_divergence(part: Part) -> Plot | None:
     for label, value, (x, mean, sd) in curves:
         common: dict[str, Any] = {"axes": value.axes, "like": value, "style": label}
         if part.declaration.options.get("area"):
-            look: dict[str, Any] = {"alpha": 0.12}
-            series.append(Series(mark="region", x=[0, *x, x[-1]], y=[0, *mean, 0], look=look, **common))
+            series.append(Series(mark="region", x=[0, *x, x[-1]], y=[0, *mean, 0], look={"alpha": 0.12}, **common))
         band: dict[str, Any] = {"below": mean - np.clip(mean - sd, 0, 1), "above": np.clip(mean + sd, 0, 1) - mean}
         series.append(Series(mark="curve", x=x, y=mean, label=label, look={"alpha": 0.15}, **common, **band))
     corners = [float(np.minimum(x, mean).max()) for _, _, (x, mean, _) in curves]  # where a curve turns

@@ -39,10 +39,9 @@ def show_cells(
     columns: Sequence[str], *, size: tuple[float, float], look: Mapping[str, Any], turn: float = 90, note: str = "",
 ) -> Plot:  # fmt: skip
     """Show a matrix with a text in each cell; `size` is that of the figure, `look` the options of the image and bar."""
-    ticks = {"xticklabels": columns, "yticklabels": rows}
     cells = Series(mark="cells", z=matrix, cells=(texts, is_dark), look=look)
     changes = {"width": size[0], "height": size[1] - 0.1, "panel": {"grid": "", "turn": turn}}
-    return Plot([Panel([cells], options=ticks)], note, changes)
+    return Plot([Panel([cells], options={"xticklabels": columns, "yticklabels": rows})], note, changes)
 
 
 def show_similarity(part: Part) -> Plot | None:

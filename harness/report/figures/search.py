@@ -40,8 +40,7 @@ def _show_history(searched: SearchResult) -> Plot:
         path = {"color": HUMAN_COLOR, "linewidth": 0.9, "marker": ""}
         points = Series(mark="dots", x=x, y=y, label="complete", look=DOT)
         series = [points, Series(mark="step", x=x, y=best, label="best so far", look=path)]
-        options: dict[str, Any] = {"xlabel": "trial", "ylabel": _format_label(objective), "integers": ["x"]}
-        panels.append(Panel(series, options=options))
+        panels.append(Panel(series, options={"xlabel": "trial", "ylabel": _format_label(objective), "integers": ["x"]}))
     return Plot(panels)
 
 

@@ -341,8 +341,7 @@ def show_best_of_n(part: Part) -> Plot | None:
             fresh, half, seen = (np.array(values[:most]) for values in (curve.fresh, curve.half, curve.seen))
             common: dict[str, Any] = {"x": x, "like": first[curve.name], "style": curve.name}
             if math.isfinite(fresh[0]):
-                look: dict[str, Any] = {"linestyle": ":", "linewidth": 0.7, "marker": ""}
-                series.append(Series(y=seen, look=look, **common))
+                series.append(Series(y=seen, look={"linestyle": ":", "linewidth": 0.7, "marker": ""}, **common))
                 series.append(Series(y=fresh, below=half, above=half, label=curve.name, look={"alpha": 0.12}, **common))
             else:
                 series.append(Series(y=seen, label=curve.name, **common))
