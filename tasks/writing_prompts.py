@@ -15,7 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from openended.harness.core import DataError, Example, Tokenizer, digest, sort_by_hash, task
+from openended.harness.core import DataError, Example, Tokenizer, digest, shorten_error, sort_by_hash, task
 from openended.harness.imported import is_valid_text
 from openended.tasks._files import PublicFileTask
 from openended.tasks._prompts import CutTask, Document, PromptUnit
@@ -90,7 +90,7 @@ def describe_errors(path: Path) -> Iterator[None]:
     except FileNotFoundError as err:
         raise DataError(f"missing file: {err.filename}; get it from {WritingPrompts.address}") from err
     except (EOFError, OSError, tarfile.TarError, zlib.error) as err:
-        raise DataError(f"{path}: cannot be read to its end ({err})") from err
+        raise DataError(f"{path}: cannot be read to its end ({shorten_error(err)})") from err
 
 
 @contextmanager

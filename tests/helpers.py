@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.core import Features, Generation, Metric, Need, Ragged, Side
+from openended.harness.core import Features, Generation, HarnessError, Metric, Need, Ragged, Side
 from openended.harness.decoders.base import Decoder, GenerationRequest, Prompt, QDecoder
 from openended.harness.models import EmbedderSpec, ModelSpec
 from openended.harness.models.requests import EmbeddingRequest, QStatisticsRequest, ScoringRequest, TextVectors
@@ -29,6 +29,8 @@ from openended.harness.models.score import embed_rows
 from openended.harness.run.settings import Settings, build_settings
 
 ROOT = Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared"
+"""The folder with published data; tests that read it are skipped where it is not beside the repository."""
 
 
 @functools.cache
@@ -49,9 +51,8 @@ def features(metric: Metric, *, human: Any, model: Any, n_human: int, n_model: i
     """Give every need of a metric the same value on each side."""
     needs = metric.needs()
     facts = {"n": f"{n_human}/{n_model}", "task": "t@000000"}
-    return Features(
-        side("human", n_human, dict.fromkeys(needs, human)), side("model", n_model, dict.fromkeys(needs, model)), facts
-    )
+    sides = (side("human", n_human, dict.fromkeys(needs, human)), side("model", n_model, dict.fromkeys(needs, model)))
+    return Features(*sides, facts)
 
 
 def save_byte_tokenizer(where: Path, **tokens: str) -> int:
@@ -79,8 +80,7 @@ def tiny_model(where: Path, positions: int = 64) -> Path:
             vocab_size=vocab_size, n_positions=positions, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
         )
         GPT2LMHeadModel(config).save_pretrained(where)
-    settings = json.loads((where / "generation_config.json").read_text()) | {"top_k": 7, "do_sample": True}
-    (where / "generation_config.json").write_text(json.dumps(settings))
+    change_json(where / "generation_config.json", top_k=7, do_sample=True)
     return where
 
 
@@ -104,6 +104,31 @@ def write_jsonl(path: Path, rows: Iterable[Any]) -> Path:
     """Write objects as JSON lines; returns the path."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def write_file(path: Path, text: str) -> Path:
+    """Write a text; returns the path."""
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def change_json(path: Path, **changes: Any) -> Path:
+    """Write the JSON object of a file again with other values; returns the path."""
+    return write_file(path, json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes))
+
+
+def cases(names: str, /, *rows: Any, **options: Any) -> pytest.MarkDecorator:
+    """Run a test on rows of values for these of its arguments, as `pytest.mark.parametrize` of a list does."""
+    return pytest.mark.parametrize(names, rows, **options)
+
+
+def check_error(error: Any, words: str, call: Callable[..., object], /, *args: Any, **options: Any) -> str:
+    """Check that a call raises an error that says these words, a regular expression, and ours in one line; returns the line."""
+    with pytest.raises(error, match=words or None) as caught:
+        call(*args, **options)
+    said = str(caught.value)
+    assert "\n" not in said or not isinstance(caught.value, HarnessError)
+    return said
 
 
 def copy_without(folder: Path, tmp_path: Path, *names: str) -> ModelSpec:
@@ -160,6 +185,22 @@ def openended(
             left = end.code if isinstance(end.code, int) else int(bool(end.code))
     assert code in (None, left), err.getvalue()
     return subprocess.CompletedProcess(list(words), left, out.getvalue(), err.getvalue())
+
+
+def run_process(
+    *words: str | Path, cwd: Path = ROOT, code: int | None = 0, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a program on this checkout with more environment variables; any exit code but `code` is a failure."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **env}
+    options: Any = {"cwd": cwd, "env": env, "capture_output": True, "text": True, "timeout": 540}
+    done = subprocess.run([*map(str, words)], check=False, **options)
+    assert code in (None, done.returncode), done.stdout[-2000:] + done.stderr[-2000:]
+    return done
+
+
+def read_records(folder: Path) -> list[dict[str, Any]]:
+    """Return the records of all runs under a folder as they are on the disk, by path."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("record.json"))]
 
 
 @contextlib.contextmanager

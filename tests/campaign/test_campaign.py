@@ -1,13 +1,11 @@
 """A short campaign of faults, most of it marked `long`; `bash scripts/campaign.sh` runs the long one and prints what was tried and survived."""
 
 import json
-import os
-import subprocess
 import sys
 
 import pytest
 
-from tests.helpers import ROOT
+from tests.helpers import run_process
 
 COUNTS = {
     "kills": 2, "corruptions": 12, "parts": 3, "races": 3, "jobs": 24, "fuzz": 120, "archives": 20,
@@ -23,12 +21,7 @@ COUNTS = {
 )
 def test_every_fault_is_survived(kind, count):
     """In a process of its own: it forks, and must not do so beside the threads of other tests."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.campaign.faults", kind, str(count), "0"],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done = run_process(sys.executable, "-m", "tests.campaign.faults", kind, str(count), "0", OMP_NUM_THREADS="1")
     tally = json.loads(done.stdout.splitlines()[-1])
     assert tally["lost"] == []
     assert tally["survived"] == tally["tried"] == count

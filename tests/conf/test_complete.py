@@ -1,7 +1,6 @@
 """Classes give the options of every group; `conf/` holds what differs from them."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +19,9 @@ from openended.harness.core import (
 from openended.harness.core.choices import format_options, list_bundled_choices, read_set
 from openended.harness.core.registry import NAMED, build_class_node, read_option_docs
 from openended.harness.core.synonyms import resolve_metric_names
+from tests.helpers import ROOT
 
-CONF = Path(__file__).parents[2] / "conf"
+CONF = ROOT / "conf"
 CLASSES = [(group, name) for group in CLASS_GROUPS for name in list_members(group)]
 FILES = sorted(CONF.rglob("*/*.yaml"))
 SETS = sorted(path.stem for path in CONF.glob("metric/*.yaml"))

@@ -18,7 +18,7 @@ from openended.harness.run.axes import collect_axes
 from openended.harness.run.settings import JudgmentOptions, RunModels, Settings, TextOptions, build_tokens_spec
 from openended.harness.storage.store import Recipe
 from tests.harness.report.synthetic import result, write_run
-from tests.helpers import change_settings
+from tests.helpers import cases, change_settings
 
 ORDERED = ("distinct_n", "entropy", "ngram_diversity", "novelty", "repetition", "self_bleu")  # have `orders`
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -55,9 +55,8 @@ def others(hint: Any, value: Any) -> list[Any]:
     if hint in (int, float):
         value = 0 if isinstance(value, str) else value
         return [hint(v) for v in (value + 1, value * 2, value * 0.9, value / 2, 2, 1, 3) if hint(v) != value]
-    return [
-        v for option in get_args(hint) if option is not type(None) for v in others(option, value or 0) if v != value
-    ]
+    offered = [v for option in get_args(hint) if option is not type(None) for v in others(option, value or 0)]
+    return [v for v in offered if v != value]
 
 
 def changes(spec: Any) -> dict[str, Any]:
@@ -79,9 +78,8 @@ def changes(spec: Any) -> dict[str, Any]:
 
 
 def settings(**parts: Any) -> Settings:
-    models = RunModels(
-        model=ModelSpec(**HUB), scorer=ModelSpec(**HUB), embedder=EmbedderSpec(**HUB, kind="causal", pooling="last")
-    )
+    embedder = EmbedderSpec(**HUB, kind="causal", pooling="last")
+    models = RunModels(model=ModelSpec(**HUB), scorer=ModelSpec(**HUB), embedder=embedder)
     texts = TextOptions(num_examples=10, max_new_tokens=8, min_new_tokens=None, samples=1, seed=0, generations=None)
     base = Settings(
         experiment="x", task=made(load_members("task")["jsonl"]), decoder=load_members("decoder")["nucleus"](),
@@ -134,9 +132,8 @@ def test_group_name_version_and_every_option_move_the_key(role, spec, monkeypatc
         "stride", "split", "group_field", "group_value", "training", "least_references",
         "chat_template_kwargs", "max_length", "text_field", "code",
     }  # fmt: skip
-    assert left <= {"temperature_order", *one_way, *with_others}, (
-        "no other value was found; some decoders take one order alone"
-    )
+    # No other value was found of these; some decoders take one order alone.
+    assert left <= {"temperature_order", *one_way, *with_others}
     before = key(spec)
     for name in ("group", "name"):
         with monkeypatch.context() as patch:
@@ -146,15 +143,13 @@ def test_group_name_version_and_every_option_move_the_key(role, spec, monkeypatc
     assert key(spec) != before
 
 
-@pytest.mark.parametrize(
-    ("group", "name", "option", "value"),
-    [
-        *(("metric", name, "orders", (3, 1, 2)) for name in ORDERED),
-        ("metric", "rep_l", "lengths", (32, 16, 16)),
-        ("metric", "mauve", "lambdas", (0.5, 0.2)),
-        ("metric", "eps_ppl", "grid", (0.1, 0.01)),
-        ("decoder", "dry", "breakers", (7, 3)),
-    ],
+@cases(
+    "group, name, option, value",
+    *(("metric", name, "orders", (3, 1, 2)) for name in ORDERED),
+    ("metric", "rep_l", "lengths", (32, 16, 16)),
+    ("metric", "mauve", "lambdas", (0.5, 0.2)),
+    ("metric", "eps_ppl", "grid", (0.1, 0.01)),
+    ("decoder", "dry", "breakers", (7, 3)),
 )
 def test_the_order_of_a_list_without_one_is_in_no_key_and_no_signature(group, name, option, value):
     cls = load_members(group)[name]
@@ -188,9 +183,8 @@ def check_apart(folder: Path, *, human: bool, count: int = 2) -> list[SystemValu
     assert {i.seeds for i in items} == {1}
     # A model with another tokenizer has human texts of its own, cut in its tokens; their value is the same here.
     sides = len({(i.axes.get("task.tokens"), i.axes.get("task.tokens.digest")) for i in models})
-    assert sorted(i.mean for i in items if i.system == "human") == (
-        [-value for value in expected[::-1]] if human else [-9.0] * sides
-    )
+    right = [-value for value in expected[::-1]] if human else [-9.0] * sides
+    assert sorted(i.mean for i in items if i.system == "human") == right
     tables = make_tables(results, LAYOUT, "t")
     cells = [c.value for t in tables for r in t.rows for c in r.cells if r.system == "model"]
     assert set(expected) <= set(cells)

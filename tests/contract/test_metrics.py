@@ -5,7 +5,6 @@ import inspect
 import re
 from contextlib import suppress
 from itertools import combinations
-from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -16,8 +15,8 @@ from openended.harness.core.interfaces import Features, Metric, Scheme, Side
 from openended.harness.run.measure import add_intervals
 from openended.metrics.families import TwoSample
 from scripts.studies.worlds import Writer, draw
+from tests.helpers import ROOT, cases
 
-ROOT = Path(__file__).parents[2]
 METRICS = load_members("metric")
 TESTS = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests/metrics").rglob("test_*.py"))
 # Metrics of judgment files have no generated texts to be computed on.
@@ -95,9 +94,8 @@ def test_hooks_of_the_contract_stay_few():
     offered = {name: base for base in (TwoSample, Metric) for name in vars(base) if not name.startswith("__")}
     hooks = set()
     for cls in classes - {Metric}:
-        members = {
-            name for name, member in vars(cls).items() if inspect.isfunction(member) or isinstance(member, property)
-        }
+        own = vars(cls).items()
+        members = {name for name, part in own if inspect.isfunction(part) or isinstance(part, property)}
         hooks |= {name for name in members & offered.keys() if cls is not offered[name]}
     assert {"prepare", "score"} < hooks
     assert len(hooks) <= 14, sorted(hooks)
@@ -173,12 +171,12 @@ VARIANTS = [("distinct_k", THRESHOLD), ("distinct_k", THRESHOLD | VALID), *((nam
 
 
 @pytest.mark.parametrize("cases", [2, pytest.param(10_000, marks=pytest.mark.long)])
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
+@cases(
+    "name, options",
+    *(
         pytest.param(name, options, marks=pytest.mark.slow if name in SLOW else (), id="-".join([name, *options]))
         for name, options in [*((name, {}) for name in FROM_TEXTS), *VARIANTS]
-    ],
+    ),
 )
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
 def test_odd_texts_have_values_and_intervals_in_range_or_none(name, options, cases):
@@ -231,9 +229,8 @@ def test_odd_files_of_classes_are_counted_or_refused(tmp_path, cases):
         classes = {name: len({row[2] for row in rows if row[0] == name}) for name in ids if ids.count(name) > 1}
         is_odd = rng.random() < 0.5
         if is_odd:
-            rows[rng.integers(len(rows))][rng.integers(3)] = rng.choice(
-                ["", "inf", "nan", "-1", "1e400", "0.5", "9" * 400]
-            )
+            odd = ["", "inf", "nan", "-1", "1e400", "0.5", "9" * 400]
+            rows[rng.integers(len(rows))][rng.integers(3)] = rng.choice(odd)
         lines = [",".join(map(str, row)) for row in rng.permutation(np.array(rows, dtype=object))]
         path.write_text("\n".join(["example_id,sample,class", *lines]) + "\n", encoding="utf-8")
         try:

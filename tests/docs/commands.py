@@ -137,9 +137,8 @@ def build_folder(folder: Path) -> Path:
     for name in ("p-sweep", "study", "monday", "tuesday", "mauve_table3", "dlm_owt"):
         shutil.copytree(runs / "quickstart", runs / name)
     (folder / "release").mkdir()
-    greedy = next(
-        run for run in (runs / "quickstart").iterdir() if '"decoder": "greedy"' in (run / "record.json").read_text()
-    )
+    made = (runs / "quickstart").iterdir()
+    greedy = next(run for run in made if '"decoder": "greedy"' in (run / "record.json").read_text())
     shutil.copy(greedy / "record.json", folder / "release")
     shutil.copytree(greedy, runs / "nightly-2026-11-28" / greedy.name)
     openended("export", "p-sweep", "p-sweep.zip", cwd=folder, verbose=False, code=0)

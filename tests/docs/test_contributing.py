@@ -1,15 +1,14 @@
 """Follow CONTRIBUTING.md: its paths exist, and its rows for a metric, a decoder, a task and a backend work as written."""
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.helpers import ROOT, run_process, write_file
+
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 DIAGRAM = PAGE.split("```")[1]
 TOPS = ("conf", "docs", "harness", "hydra_plugins", "metrics", "openended", "scripts", "tasks", "tests")
@@ -86,22 +85,16 @@ def checkout(tmp_path_factory):
         paths = files_of_errand(errand_of(group), name)
         source = paths[0]
         assert "harness/core/members.py" in errand_row(errand_of(group))
-        (copy / source).write_text(
-            BACKEND if example is None else example.read_text(encoding="utf-8"), encoding="utf-8"
-        )
+        write_file(copy / source, BACKEND if example is None else example.read_text(encoding="utf-8"))
         members, line = copy / "harness/core/members.py", f'"{name}": "{source[:-3].replace("/", ".")}:{cls}",'
         text = members.read_text(encoding="utf-8")
-        members.write_text(
-            text.replace(f'    "{group}": {{\n', f'    "{group}": {{\n        {line}\n'), encoding="utf-8"
-        )
+        write_file(members, text.replace(f'    "{group}": {{\n', f'    "{group}": {{\n        {line}\n'))
     return copy
 
 
 def call(checkout: Path, *words: str) -> str:
-    env = {**os.environ, "PYTHONPATH": str(checkout)}
-    command = [sys.executable, "-m", "openended.harness", *words]
-    done = subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    command = (sys.executable, "-m", "openended.harness", *words)
+    done = run_process(*command, cwd=checkout, PYTHONPATH=str(checkout))
     return done.stdout + done.stderr
 
 

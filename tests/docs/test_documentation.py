@@ -103,9 +103,8 @@ def read_prose() -> dict[str, str]:
     """Return the text of every page, without code and without what is copied from docstrings."""
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     texts = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in pages}
-    return {
-        name: re.sub(r"```.*?```|`[^`\n]*`", "", COPIED.sub("", text), flags=re.DOTALL) for name, text in texts.items()
-    }
+    plain = {name: COPIED.sub("", text) for name, text in texts.items()}
+    return {name: re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL) for name, text in plain.items()}
 
 
 PAGES = read_prose()

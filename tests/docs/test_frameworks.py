@@ -13,7 +13,7 @@ import pytest
 
 from tests.docs.commands import read_blocks
 from tests.harness.app.test_api import HUMAN
-from tests.helpers import ROOT, write_jsonl
+from tests.helpers import ROOT, cases, write_jsonl
 
 pytestmark = [
     pytest.mark.long,
@@ -21,12 +21,10 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("title", "results", "named"),
-    [
-        ("Inside lm-evaluation-harness", "out/*/samples_*.jsonl", "samples.jsonl"),
-        ("Inside Inspect", "logs/*.eval", "logs/continuations.eval"),
-    ],
+@cases(
+    "title, results, named",
+    ("Inside lm-evaluation-harness", "out/*/samples_*.jsonl", "samples.jsonl"),
+    ("Inside Inspect", "logs/*.eval", "logs/continuations.eval"),
 )
 def test_the_commands_of_the_page_run_in_a_new_environment(tmp_path, title, results, named):
     reader, environment = tmp_path / "reader", tmp_path / "environment"
@@ -53,9 +51,8 @@ def test_the_commands_of_the_page_run_in_a_new_environment(tmp_path, title, resu
         output += done.stdout
     (record,) = reader.glob("outputs/runs/score-*/*/record.json")
     outside = json.loads(record.read_text())
-    (mauve,) = (
-        row["values"]["mauve"] for row in outside["results"] if (row["metric"], row["system"]) == ("mauve", "model")
-    )
+    rows = outside["results"]
+    (mauve,) = (row["values"]["mauve"] for row in rows if (row["metric"], row["system"]) == ("mauve", "model"))
     inside = re.search(r"\bmauve\b\D*([\d.]+)", output)
     assert inside is not None, output
     assert float(inside[1]) == pytest.approx(mauve, abs=0.001), output

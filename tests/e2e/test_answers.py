@@ -1,6 +1,5 @@
 """Whole runs with several human texts per prompt, with answers that are not valid, and with the entropy of a known law."""
 
-import json
 import math
 import re
 
@@ -9,31 +8,24 @@ import pytest
 
 from openended.harness.results import read_results
 from tests.harness.report.synthetic import draw_figure
-from tests.helpers import openended, tiny_model
+from tests.helpers import openended, read_records, tiny_model, write_jsonl
 
 HUMAN, GIVEN = ["a b", "c d", "e f", "a b"], ["a b", "g h", "i j"]
 
 
 def read_values(folder):
     """(metric, system) → values and notes of the one run in a folder."""
-    (record,) = (folder / "outputs" / "runs").rglob("record.json")
-    rows = json.loads(record.read_text())["results"]
-    return {(row["metric"], row["system"]): (row["values"], row["notes"], row) for row in rows}
-
-
-def write_lines(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (record,) = read_records(folder / "outputs/runs")
+    return {(row["metric"], row["system"]): (row["values"], row["notes"], row) for row in record["results"]}
 
 
 def run_answers(folder, *words, drop=False):
     people = [{"id": f"q{i}", "prompt": f"say {i}", "references": HUMAN} for i in range(4)]
     people += [{"id": "few", "prompt": "few", "human": "x y", "references": ["z"]}]
-    write_lines(folder / "people.jsonl", people)
+    write_jsonl(folder / "people.jsonl", people)
     given = [(row["id"], i, text) for row in people for i, text in enumerate(GIVEN) if row["id"] != "few" or not drop]
-    write_lines(
-        folder / "system.jsonl",
-        [{"id": i, "sample": s, "text": text, "ok": int(text != "i j")} for i, s, text in given],
-    )
+    rows = [{"id": i, "sample": s, "text": text, "ok": int(text != "i j")} for i, s, text in given]
+    write_jsonl(folder / "system.jsonl", rows)
     task = ["task=jsonl", "task.path=people.jsonl", "task.references_field=references", "num_examples=all"]
     return openended(*task, "generations=system.jsonl", "max_new_tokens=null", *words, cwd=folder)
 
@@ -88,7 +80,7 @@ def test_the_entropy_of_a_known_law_and_its_curve(tmp_path):
         model.transformer.ln_f.weight.zero_()
         model.transformer.ln_f.bias.copy_(torch.eye(16)[0])
     model.save_pretrained(folder)
-    write_lines(tmp_path / "prompts.jsonl", [{"prompt": f"p{i}", "human": "x y z"} for i in range(40)])
+    write_jsonl(tmp_path / "prompts.jsonl", [{"prompt": f"p{i}", "human": "x y z"} for i in range(40)])
 
     def compute_entropy(rows):
         best = np.sort(rows)[::-1][:20] / 1.5

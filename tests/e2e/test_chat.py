@@ -14,7 +14,7 @@ from openended.harness.run.session import Session
 from openended.harness.run.steps import Executor
 from openended.harness.storage import RowFile, Store
 from tests.harness.run import small
-from tests.helpers import scoring
+from tests.helpers import check_error, scoring
 
 pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 TEMPLATE = (
@@ -40,9 +40,8 @@ def session(tmp_path_factory):
 
 
 def settings(folder, model, *overrides):
-    return small.settings(
-        folder, "metric=[gen_ppl]", "num_examples=5", "model=folder", f"model.path={model}", *overrides
-    )
+    words = ("metric=[gen_ppl]", "num_examples=5", "model=folder", f"model.path={model}")
+    return small.settings(folder, *words, *overrides)
 
 
 def made_of(made, session):
@@ -73,9 +72,8 @@ def test_the_model_reads_the_template_and_the_rows_keep_the_prompt(tmp_path, mod
     assert plain.model_rows.chat is None
 
     # Greedy from the template's ids, step by step, is what was generated.
-    lm = session.model(
-        settings(tmp_path, model, "model.chat_template=true").models.model, settings(tmp_path, model).runtime
-    )
+    chat = settings(tmp_path, model, "model.chat_template=true").models.model
+    lm = session.model(chat, settings(tmp_path, model).runtime)
     import torch
 
     ids = list(read.prompt_ids[0])
@@ -91,11 +89,8 @@ def test_what_is_teacher_forced_reads_the_same_ids(tmp_path, model, session):
     side = side_of(texts, texts.model_rows, OWN)
     assert np.abs(side[OWN].values).max() == 0
     human = Need("next_token", by="decoder")
-    sides = [
-        side_of(t, t.human_rows, human)[human].context
-        for m in (made, settings(tmp_path, model))
-        for t, _ in [made_of(m, session)]
-    ]
+    texts = [made_of(m, session)[0] for m in (made, settings(tmp_path, model))]
+    sides = [side_of(t, t.human_rows, human)[human].context for t in texts]
     assert (sides[0].lengths > sides[1].lengths).all()
 
 
@@ -130,9 +125,8 @@ def test_another_template_is_another_key(tmp_path, model, session):
     other = tmp_path / "chatty"
     shutil.copytree(model, other)
     (other / "chat_template.jinja").write_text(TEMPLATE.replace("says", "writes"))
-    first, second = (
-        made_of(settings(tmp_path, m, "model.chat_template=true"), session)[0].path for m in (model, str(other))
-    )
+    both = (settings(tmp_path, m, "model.chat_template=true") for m in (model, str(other)))
+    first, second = (made_of(chosen, session)[0].path for chosen in both)
     assert first != second
     plain = [made_of(settings(tmp_path, m), session)[0].path for m in (model, str(other))]
     assert plain[0] == plain[1]
@@ -142,5 +136,4 @@ def test_a_plan_says_that_there_is_no_template(tmp_path, session):
     words = ("bundled:docs-s", "model.chat_template=true")
     (missing,) = plan(settings(tmp_path, *words), session).missing
     assert "has no chat template; set model.chat_template=false" in str(missing)
-    with pytest.raises(DataError, match="no chat template"):
-        run(settings(tmp_path, *words), session)
+    check_error(DataError, "no chat template", run, settings(tmp_path, *words), session)

@@ -1,6 +1,5 @@
 """What the base dependencies alone can do: score, report and list; the rest names the extra that it needs."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from openended.metrics._mauve import kmeans as kmeans_module
-from tests.helpers import ROOT, write_jsonl
+from tests.helpers import ROOT, cases, read_records, write_jsonl
 
 MAUVE = ("score", "model.jsonl", "--human", "human.jsonl", "--features", "model.npy", "--human-features", "human.npy")
 
@@ -41,7 +40,7 @@ def run_light(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_texts_and_vectors_are_scored_and_reported(folder):
     done = run_light(*MAUVE, "--metrics", "distinct_n,self_bleu,zipf,mauve", "--name", "light", cwd=folder)
     assert done.returncode == 0, done.stderr
-    (record,) = (json.loads(p.read_text()) for p in folder.glob("outputs/runs/light/*/record.json"))
+    (record,) = read_records(folder / "outputs/runs/light")
     made = {r["metric"]: r for r in record["results"] if r["system"] == "model"}
     assert {name: result["status"] for name, result in made.items()} == dict.fromkeys(made, "ok")
     assert "|kmeans:scikit-learn|" in made["mauve"]["signature"]
@@ -50,14 +49,12 @@ def test_texts_and_vectors_are_scored_and_reported(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "extra"),
-    [
-        (("metric=[zipf]", "num_examples=8"), "local"),
-        (("score", "model.jsonl", "--human", "human.jsonl", "--scoring", "docs-s"), "local"),
-        (("model=openai", "model.path=x", "model.base_url=http://127.0.0.1:1", "task=jsonl", "task.path=prompts.jsonl",
-          "decoder=nucleus", "scoring=none", "metric=[zipf]", "num_examples=all"), "servers"),
-    ],
+@cases(
+    "words, extra",
+    (("metric=[zipf]", "num_examples=8"), "local"),
+    (("score", "model.jsonl", "--human", "human.jsonl", "--scoring", "docs-s"), "local"),
+    (("model=openai", "model.path=x", "model.base_url=http://127.0.0.1:1", "task=jsonl", "task.path=prompts.jsonl",
+      "decoder=nucleus", "scoring=none", "metric=[zipf]", "num_examples=all"), "servers"),
     ids=["a bundled model", "a scorer", "a server"],
 )  # fmt: skip
 def test_what_is_missing_names_its_extra(words, extra, folder):

@@ -18,7 +18,7 @@ from openended.harness.app.commands.status import format_grid
 from openended.harness.app.hydra import grid_run
 from openended.harness.core.errors import SpecError
 from openended.harness.results import read_grids
-from tests.helpers import ROOT, openended
+from tests.helpers import ROOT, openended, read_records, run_process
 
 LAUNCHERS = {
     "basic": [],
@@ -29,10 +29,8 @@ LAUNCHERS = {
 GRID = ["-m", "name=grid", "decoder=greedy,nucleus", "seed=0,1", "metric=[distinct_n,gen_ppl]"]
 SMALL = ["num_examples=12", "max_new_tokens=8"]
 # Long enough to be interrupted: generation in batches of one, each written at once.
-LONG = [
-    *"name=grid num_examples=24 max_new_tokens=64 runtime.batch_size=1 runtime.flush_seconds=0".split(),
-    "metric=[distinct_n]",
-]
+LONG = [*"name=grid num_examples=24 max_new_tokens=64 runtime.batch_size=1".split(), "runtime.flush_seconds=0"]
+LONG += ["metric=[distinct_n]"]
 PARTS = "store/rows/*/*/block-*.arrow"
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
@@ -46,11 +44,9 @@ def failing(words: list[str]) -> list[str]:
     return [f"{word},mdlm" if word == "decoder=greedy,nucleus" else word for word in words]
 
 
-def in_a_process(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def in_a_process(*words: str, cwd: Path, code: int | None = None) -> subprocess.CompletedProcess[str]:
     """A grid with workers: they must find a parent of their own."""
-    return subprocess.run(
-        command(list(words)), cwd=cwd, env=ENV, capture_output=True, text=True, check=False, timeout=240
-    )
+    return run_process(*command(list(words)), cwd=cwd, code=code, OMP_NUM_THREADS="1")
 
 
 def results(outputs: Path) -> dict[str, bytes]:
@@ -87,8 +83,7 @@ def calm(tmp_path_factory) -> Path:
 def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm, tmp_path):
     """First with two jobs that fail, which are told at the end; then without them, when nothing is left to compute."""
     words = [*GRID, *SMALL, *LAUNCHERS[launcher]]
-    done = in_a_process(*failing(words), cwd=tmp_path)
-    assert done.returncode == 1, done.stderr
+    done = in_a_process(*failing(words), cwd=tmp_path, code=1)
     (failed,) = re.findall(r"^failed: 2 jobs for the same reason \((.*)\): model docs-s", done.stderr, re.MULTILINE)
     assert re.findall(r"decoder=mdlm,? seed=(\d)", failed) == ["0", "1"]
     assert "2 of 6 jobs failed" in done.stderr
@@ -99,13 +94,11 @@ def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm
     loads = [len(re.findall(r"^(?:\[.*?\] )?loaded +docs-s", text, flags=re.MULTILINE)) for text in said]
     assert sum(loads) <= 2, "two processes, six jobs"
     assert max(loads[1:], default=0) <= 1
-    made = collections.Counter(
-        m for text in said for m in re.findall(r"^(?:\[.*?\] )?(.*?) +computed  ([0-9a-f]{8})", text, re.MULTILINE)
-    )
+    computed = re.compile(r"^(?:\[.*?\] )?(.*?) +computed  ([0-9a-f]{8})", re.MULTILINE)
+    made = collections.Counter(match for text in said for match in computed.findall(text))
     assert made
     assert set(made.values()) == {1}, "no artifact is made twice"
-    again = in_a_process(*words, cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
+    again = in_a_process(*words, cwd=tmp_path, code=0)
     assert "4 of 4 done" in again.stderr
     everything = "\n".join(logs(tmp_path / "outputs", again.stderr)[:1])
     assert " computed " not in everything
@@ -168,15 +161,13 @@ def test_an_interrupt_leaves_everything_resumable_and_says_so(how, launcher, tmp
     (progress, *_) = format_grid(grid)
     assert "interrupted" in progress
     assert "running" not in progress
-    again = in_a_process(*words, "outputs_dir=stopped", cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
+    again = in_a_process(*words, "outputs_dir=stopped", cwd=tmp_path, code=0)
     assert any("resuming after" in text for text in logs(tmp_path / "stopped", again.stderr))
     first, second = read_grids(tmp_path / "stopped")
     assert first.is_resumed_by(second)
     assert next(format_grid(first, second)).endswith("2 of 2 done")
     if how == "Ctrl-C":
-        whole = in_a_process("-m", "decoder=ancestral", "seed=0,1", *LONG, "outputs_dir=whole", cwd=tmp_path)
-        assert whole.returncode == 0, whole.stderr
+        in_a_process("-m", "decoder=ancestral", "seed=0,1", *LONG, "outputs_dir=whole", cwd=tmp_path, code=0)
         assert results(tmp_path / "stopped") == results(tmp_path / "whole")
 
 
@@ -227,9 +218,8 @@ def test_a_killed_worker_has_its_job_tried_once_more(times, launcher, tmp_path):
             return next((p.pid for p in new if words_of(p)[:1] == ["ray::GridWorker.do"]), None)
         states = [json.loads(p.read_text())["state"] for p in tmp_path.glob("outputs/grids/**/jobs/*.json")]
         large = [p for p in new if p.is_running() and p.memory_info().rss > 300 << 20]
-        heaviest = max(
-            new, key=lambda p: p.memory_info().rss, default=None
-        )  # a worker with its models, no helper process
+        # A worker with its models, no helper process.
+        heaviest = max(new, key=lambda p: p.memory_info().rss, default=None)
         return heaviest.pid if large and "running" in states else None
 
     with grid_process(words, tmp_path) as run:
@@ -250,8 +240,7 @@ def test_a_killed_worker_has_its_job_tried_once_more(times, launcher, tmp_path):
         assert code == 1, said
         assert re.search(r"^failed: decoder=\w+: its process (was|ended)", said, flags=re.MULTILINE), said
         assert re.search(r"^[12] of 2 jobs failed", said, flags=re.MULTILINE), said
-        again = in_a_process(*words, cwd=tmp_path)
-        assert again.returncode == 0, again.stderr
+        again = in_a_process(*words, cwd=tmp_path, code=0)
         assert "2 of 2 done" in again.stderr, "the same command tries them again"
 
 
@@ -292,12 +281,9 @@ def test_a_grid_makes_no_human_feature_twice_and_loads_each_model_once(tmp_path)
     count = collections.Counter(made)
     human = {step: times for step, times in count.items() if step[1].startswith(("human", "more human"))}
     first = "human losses of continuation, vectors of prompt_and_continuation"  # one pass of the model
-    assert {title for step, title in human if step == "read"} == {
-        first,
-        "more human vectors of prompt_and_continuation",
-    }
+    steps = {title for step, title in human if step == "read"}
+    assert steps == {first, "more human vectors of prompt_and_continuation"}
     assert all(times == 1 for step, times in human.items() if step[0] != "measure")
     assert sum(times for step, times in count.items() if step[0] == "generate") == 5, "greedy once, four that sample"
     assert count["examples", "docs"] == count["human", "docs"] == 1
-    records = [json.loads(p.read_text()) for p in tmp_path.glob("outputs/runs/*/*/record.json")]
-    assert len(records) == 5
+    assert len(read_records(tmp_path / "outputs/runs")) == 5

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from hydra_plugins import openended as plugins
+from tests.helpers import ROOT
 
-ROOT = Path(__file__).parents[2]
 COPIED = ("conf", "harness", "metrics", "tasks", "openended", "hydra_plugins")
 FILES = ("pyproject.toml", "README.md", "LICENSE")
 FOREIGN = ("metrics", "tasks", "conf", "harness")
@@ -133,11 +133,8 @@ def interpreter(wheel, dependencies, tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_four_folders_and_is_that_of_the_checkout(checkout, wheel, tmp_path):
-    ours = [
-        *(ROOT / "openended").glob("*.*"),
-        *(ROOT / "openended" / "integrations").rglob("*.*"),
-        *(ROOT / "hydra_plugins").rglob("*.*"),
-    ]
+    ours = [*(ROOT / "openended").glob("*.*"), *(ROOT / "openended" / "integrations").rglob("*.*")]
+    ours += (ROOT / "hydra_plugins").rglob("*.*")
     expected = {str(p.relative_to(ROOT)) for p in ours}
     for name in ("conf", "harness", "metrics", "tasks"):
         expected |= {f"openended/{p.relative_to(ROOT)}" for p in (ROOT / name).rglob("*") if p.is_file()}
@@ -212,16 +209,14 @@ def test_the_folder_runs_as_a_module(checkout, bare_interpreter):
 
 @pytest.mark.long
 def test_installed_it_runs_the_quick_start_from_another_directory(interpreter, tmp_path):
-    out = checked(
-        interpreter, "-m", "openended", "experiment=quickstart", "num_examples=16", "max_new_tokens=8", cwd=tmp_path
-    )
+    words = ("-m", "openended", "experiment=quickstart", "num_examples=16", "max_new_tokens=8")
+    out = checked(interpreter, *words, cwd=tmp_path)
     for expected in (
         "human", "greedy", "ancestral", "nucleus", "MAUVE", "report.html", "(results: .md .tex .csv)", "(divergence, ",
     ):  # fmt: skip
         assert expected in out
-    assert len(list(tmp_path.glob("outputs/runs/quickstart/*/record.json"))) == 5, (
-        "greedy once, two seeds of the others"
-    )
+    # greedy once, two seeds of the others
+    assert len(list(tmp_path.glob("outputs/runs/quickstart/*/record.json"))) == 5
     assert list(tmp_path.glob("outputs/reports/quickstart/*.html")), "the page's template was found"
 
 
@@ -235,7 +230,6 @@ def test_the_example_judgments_are_found_from_another_directory(interpreter, tmp
 
 
 def test_readme_tables_are_those_of_the_registry():
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts/readme.py"), "--check"], cwd=ROOT, check=False, timeout=240
-    )
+    command = [sys.executable, str(ROOT / "scripts/readme.py"), "--check"]
+    done = subprocess.run(command, cwd=ROOT, check=False, timeout=240)
     assert done.returncode == 0, "a generated block is stale: run scripts/readme.py"

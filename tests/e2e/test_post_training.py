@@ -21,9 +21,8 @@ class Answering(Fake):
     def choice(self, ids, body, number, chat):
         self.noise += 1
         prompt = body["messages"][-1]["content"]
-        listed = "".join(
-            f"<response><text>{text}</text><probability>{p}</probability></response>" for text, p in STATED.items()
-        )
+        stated = (f"<text>{text}</text><probability>{p}</probability>" for text, p in STATED.items())
+        listed = "".join(f"<response>{one}</response>" for one in stated)
         text = listed if prompt.startswith("Give 4 answers") else "red"
         text = "I would rather not." if self.noise % self.unreadable == 0 else text
         message = {"role": "assistant", "content": text}
@@ -69,10 +68,8 @@ def test_planted_classes_are_recovered_exactly_and_short_prompts_are_left_out(tm
     assert rows.samples == tuple(range(8))
     (result,) = record.results
     assert result.values["distinct_k"] == 4
-    assert any(
-        "prompts with fewer than 8 answers, left out: 1; prompting.spare_replies=1 asks" in note
-        for note in record.notes
-    )
+    left_out = "prompts with fewer than 8 answers, left out: 1; prompting.spare_replies=1 asks"
+    assert any(left_out in note for note in record.notes)
 
 
 def test_nothing_readable_is_no_value_instead_of_an_error(tmp_path):

@@ -9,8 +9,8 @@ import pytest
 from openended.harness.core.io import read_json
 from openended.harness.run import Session, run
 from openended.harness.storage.store import Store
-from tests.helpers import run_settings
-from tests.metrics.helpers import SHARED, needed
+from tests.helpers import SHARED, run_settings
+from tests.metrics.helpers import needed
 
 pytestmark = pytest.mark.reference
 GENERATIONS = ["webtext/gpt2-large-greedy", "webtext/gpt2-large-nucleus", "wikitext/gpt2-xl-contrastive"]
@@ -25,8 +25,8 @@ def record(folder: Path, *overrides: str) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GENERATIONS)
 def test_published_generations(tmp_path: Path, name: str) -> None:
-    path = needed(SHARED / "generations" / f"{name}.jsonl")
-    book = json.loads((SHARED / "generations" / "expected.json").read_text(encoding="utf-8"))
+    path = needed(SHARED / "data/generations" / f"{name}.jsonl")
+    book = json.loads((SHARED / "data/generations" / "expected.json").read_text(encoding="utf-8"))
     entry = next(e for e in book["files"] if e["file"] == f"{name}.jsonl")
     sides = {"model": entry["computed"], "human": book["reference_computed"][name.split("/")[0]]}
     task = ["task=jsonl", f"task.path={path}", "task.human_field=reference", "task.id_field=id"]
@@ -50,7 +50,7 @@ def test_published_generations(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize(("name", "split"), [("april2019_set_mini", "any"), ("realnews_tiny", "any")])
 def test_real_news_records_run_end_to_end(tmp_path: Path, name: str, split: str) -> None:
-    path = needed(SHARED / "realnews" / f"{name}.jsonl")
+    path = needed(SHARED / "data/realnews" / f"{name}.jsonl")
     size = len(path.read_text(encoding="utf-8").splitlines())
     task = ["task=realnews", f"task.path={path}", f"task.split={split}"]
     human = [f"num_examples={size // 2}", "decoder=greedy", "model=docs-s", "max_new_tokens=4", "metric=[length]"]

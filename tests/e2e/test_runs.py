@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from openended.harness.storage import RowBlocks
-from tests.helpers import ROOT, openended, write_jsonl
+from tests.helpers import ROOT, openended, read_records, run_process, write_jsonl
 
 WORDS = (
     "the of a to and in is for that this with as be are by on not or from at it an if which can will array value "
@@ -50,10 +50,6 @@ def files(folder: Path, *patterns: str) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(found) if p.is_file()}
 
 
-def read_records(folder: Path) -> list[dict]:
-    return [json.loads(path.read_text()) for path in sorted(folder.rglob("record.json"))]
-
-
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory, texts) -> tuple[Path, str]:
     """A folder with the outputs of a small grid, and what was printed."""
@@ -85,9 +81,8 @@ def test_two_sizes_of_one_run_at_once_compute_every_row_once(tmp_path):
             time.sleep(0 if number == 2 else 3)
         said = [process.communicate(timeout=200)[1].decode() for process in running]
         assert [process.returncode for process in running] == [0, 0], said
-        metas = [
-            json.loads(path.read_text())["meta"] for path in where.glob("outputs/store/generate/*/*/manifest.json")
-        ]
+        manifests = where.glob("outputs/store/generate/*/*/manifest.json")
+        metas = [json.loads(path.read_text())["meta"] for path in manifests]
         assert sorted(meta["n"] for meta in metas) == [64, 128]
         assert sum(meta["tokens"] - meta["reused_tokens"] for meta in metas) == max(meta["tokens"] for meta in metas)
         taken = re.findall(r"has read (\d+) of \d+ texts in another run", "".join(said))
@@ -188,7 +183,7 @@ def test_a_plan_says_what_is_there(after_grid, texts):
 def in_a_shell(*words: str, cwd: Path, redirect: str = "") -> subprocess.CompletedProcess[str]:
     small = ["num_examples=6", "max_new_tokens=4", "metric=[distinct_n]"]
     command = ["bash", "-c", f'"$0" -m openended "$@" {redirect}', sys.executable, *words, *small]
-    return subprocess.run(command, cwd=cwd, env=ENV, capture_output=True, text=True, timeout=240, check=False)
+    return run_process(*command, cwd=cwd, code=None, OMP_NUM_THREADS="1", TERM="dumb")
 
 
 @pytest.mark.slow
@@ -236,9 +231,8 @@ def test_the_experiment_decoders(tmp_path, texts):
 def test_a_series_of_twins_leaves_a_report_of_each_and_the_findings(tmp_path):
     series = "hydra.sweeper.experiments=[mauve_table3,huse_fig3]"
     words = "num_examples=12 max_new_tokens=6 seed=0 runtime.progress=false".split()
-    done = openended(
-        "experiment=paper", "using=docs", series, *words, f"outputs_dir={tmp_path}", cwd=ROOT, draw=True, code=0
-    )
+    words = ("experiment=paper", "using=docs", series, *words, f"outputs_dir={tmp_path}")
+    done = openended(*words, cwd=ROOT, draw=True, code=0)
     assert {r["axes"]["decoder"] for r in read_records(tmp_path / "runs")} == {
         "adversarial", "ancestral", "greedy", "nucleus", "temperature"
     }  # fmt: skip

@@ -1,6 +1,5 @@
 """Runs through a server by the command line: over loopback, killed and resumed, and with keys that nobody may see."""
 
-import json
 import os
 import socket
 import subprocess
@@ -12,7 +11,7 @@ import pytest
 
 from openended.harness.core.spec import parse_signature
 from tests.harness.backends.openai.fake import ID, KEY, Fake, Fault, OtherModel, served
-from tests.helpers import openended, write_jsonl
+from tests.helpers import openended, read_records, write_jsonl
 
 WORDS = (
     "task=jsonl", "task.path=own.jsonl", "scoring=none", "num_examples=8", "max_new_tokens=6", "decoder=nucleus",
@@ -23,15 +22,10 @@ WORDS = (
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    rows = [
-        {"prompt": f"Return {i} and", "human": f" raise an error if {i} is too large." * (1 + i % 2)} for i in range(16)
-    ]
+    sentence = " raise an error if {} is too large."
+    rows = [{"prompt": f"Return {i} and", "human": sentence.format(i) * (1 + i % 2)} for i in range(16)]
     write_jsonl(tmp_path / "own.jsonl", rows)
     return tmp_path
-
-
-def records(folder: Path) -> list[dict]:
-    return [json.loads(p.read_text()) for p in sorted((folder / "outputs/runs").rglob("record.json"))]
 
 
 @pytest.mark.slow
@@ -53,7 +47,7 @@ def test_a_run_through_a_server_and_no_file_holds_its_key(folder, monkeypatch):
     again = openended(*words, "metric=[repetition]", cwd=folder, code=0)
     assert len(fake.bodies) == before
     first, second = (
-        next(r for r in records(folder) if name in {metric["name"] for metric in r["spec"]["metrics"]})
+        next(r for r in read_records(folder) if name in {metric["name"] for metric in r["spec"]["metrics"]})
         for name in ("length", "gen_ppl")
     )
     assert first["provenance"]["generate:docs-s (vllm) nucleus p=0.95"]["served"]["version"] == "0.33.0"
@@ -62,9 +56,8 @@ def test_a_run_through_a_server_and_no_file_holds_its_key(folder, monkeypatch):
     assert values["gen_ppl"]["values"]["gen_ppl"] > 1
     assert "scorer:docs-s (vllm)@" in values["gen_ppl"]["signature"]
     assert values["jensen_shannon"]["status"] == "undefined"
-    assert (
-        "Q needs the whole distribution; a server lists its best tokens alone" in values["jensen_shannon"]["notes"][0]
-    )
+    reason = "Q needs the whole distribution; a server lists its best tokens alone"
+    assert reason in values["jensen_shannon"]["notes"][0]
     texts = [p.read_bytes() for p in folder.rglob("*") if p.is_file()]
     assert len(texts) > 10
     printed = [said.encode() for done in (planned, done, again) for said in (done.stdout, done.stderr)]
@@ -85,7 +78,7 @@ def test_a_server_that_dies_costs_what_was_under_way(folder):
     assert done.returncode == 0, done.stderr
     assert 3 <= len(alive.bodies) <= 4  # the last text of five may not have been on the disk
     assert "resuming after" in done.stderr
-    (record,) = records(folder)
+    (record,) = read_records(folder)
     assert {parse_signature(r["signature"])["model"] for r in record["results"]} == {"not probed"}
 
 
@@ -95,7 +88,7 @@ def test_texts_of_a_replaced_server_are_not_mixed_in_silence(folder):
         with served(fake) as (url,):
             words = (*WORDS, f"model.base_url={url}", "decoder=greedy", f"num_examples={count}", f"name=n{count}")
             done = openended(*words, cwd=folder, code=0)
-        (record,) = (r for r in records(folder) if r["spec"]["texts"]["num_examples"] == count)
+        (record,) = (r for r in read_records(folder) if r["spec"]["texts"]["num_examples"] == count)
         said = "DO NOT REPORT: the server's log-probabilities for known prompts are not those of earlier texts"
         assert any(said in note for note in record["notes"]) == (said in done.stderr) == (count == 6)
 
@@ -116,10 +109,8 @@ def test_transformers_own_server(folder):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     model, url = str(find_assets_folder() / ID), f"http://127.0.0.1:{port}"
-    command = [
-        str(Path(sys.executable).with_name("transformers")),
-        *f"serve {model} --port {port} --device cpu".split(),
-    ]
+    program = str(Path(sys.executable).with_name("transformers"))
+    command = [program, *f"serve {model} --port {port} --device cpu".split()]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     try:
@@ -139,7 +130,7 @@ def test_transformers_own_server(folder):
     refused = openended(*words, "metric=[gen_ppl]", "scorer=openai", "scorer.dialect=transformers", f"scorer.path={model}",
                         f"scorer.base_url={url}", f"scorer.tokenizer=bundled:{ID}", "plan_only=true", cwd=folder, code=2)  # fmt: skip
     assert "the dialect transformers gives no log-probabilities of a given text" in refused.stderr
-    made = {(r["axes"]["model"], r["axes"]["decoder"]): r for r in records(folder)}
+    made = {(r["axes"]["model"], r["axes"]["decoder"]): r for r in read_records(folder)}
     lengths = [
         next(x["values"] for x in made[key]["results"] if x["metric"] == "distinct_n" and x["system"] == "model")
         for key in (("docs-s (transformers)", "greedy"), ("docs-s", "greedy"))

@@ -39,9 +39,8 @@ def test_a_model_starts_from_its_start_token_and_goes_on_after_the_end_of_a_docu
 def test_naive_systems_are_rows_of_any_table(tmp_path):
     grid = "generations=naive:unigram,naive:repeated"
     for task in (SMALL, ("task=docs", "num_examples=8", "max_new_tokens=24", "intervals=0")):
-        done = openended(
-            "-m", *task, "metric=[distinct_n]", grid, f"outputs_dir={tmp_path / task[0][5:]}", cwd=tmp_path, code=0
-        )
+        words = ("-m", *task, "metric=[distinct_n]", grid, f"outputs_dir={tmp_path / task[0][5:]}")
+        done = openended(*words, cwd=tmp_path, code=0)
         assert "naive:unigram" in done.stdout
         made = {r.axes["model"]: r for r in records(tmp_path / task[0][5:] / "runs")}
         assert set(made) == {"naive:unigram", "naive:repeated"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.helpers import ROOT, parse_file
+from tests.helpers import ROOT, parse_file, run_process
 
 LAYERS = (
     {"core"}, {"storage", "metrics", "decoders"}, {"models"}, {"generation"}, {"backends", "imported"}, {"audit"},
@@ -29,11 +28,11 @@ OWN = sorted(p for top in ("harness", "metrics", "tasks", "openended/integration
 FILES = OWN + sorted((ROOT / "scripts").rglob("*.py"))
 
 
-def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("openended.").removesuffix(".__init__")
-
-
-MODULES = {module_name(path): path for path in OWN}
+# Name of a module, within the package → its file.
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("openended.").removesuffix(".__init__"): path
+    for path in OWN
+}
 
 
 class Import(NamedTuple):
@@ -88,9 +87,8 @@ def fail_with(title: str, lines: list[object]) -> None:
 
 
 def list_imports(*prefixes: str) -> list[Import]:
-    return [
-        imported for module, imports in all_imports().items() if module.startswith(prefixes) for imported in imports
-    ]
+    found = (imports for module, imports in all_imports().items() if module.startswith(prefixes))
+    return [imported for imports in found for imported in imports]
 
 
 def test_folders_import_only_from_layers_below():
@@ -178,15 +176,10 @@ def test_interfaces_list_what_exists_and_is_used():
                 bad.append(f"harness/{package}/__init__.pyi: no other package uses {name}")
             if module not in MODULES:
                 bad.append(f"harness/{package}/__init__.pyi: there is no {module}")
-        shadowed = [
-            n for n in names if f"harness.{package}.{n}" in MODULES and n not in _last_parts(exported_modules(package))
-        ]
+        exported = [module.rpartition(".")[2] for module in exported_modules(package)]
+        shadowed = [n for n in names if f"harness.{package}.{n}" in MODULES and n not in exported]
         bad += [f"harness/{package}/__init__.pyi: {n} is also a module of the package; rename one" for n in shadowed]
     fail_with("interfaces of packages", bad)
-
-
-def _last_parts(modules: list[str]) -> list[str]:
-    return [module.rpartition(".")[2] for module in modules]
 
 
 RUN = "from openended.harness.app.cli import main\ntry: main()\nexcept SystemExit: pass"
@@ -226,41 +219,27 @@ LIGHT = {
 def test_what_must_start_quickly_loads_no_heavy_package(name):
     code, heavy = LIGHT[name]
     code = f"import sys\n{code}\nprint(sorted({set(heavy.split())} & sys.modules.keys()))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, timeout=240
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert run_process(sys.executable, "-c", code).stdout.splitlines()[-1] == "[]"
 
 
 def test_metrics_and_tasks_import_no_model_and_no_configuration():
     """Not even inside a function."""
     banned = {"torch", "transformers", "hydra", "omegaconf"}
     imports = list_imports("metrics", "tasks")
-    fail_with(
-        "imports of a metric or a task", [imported for imported in imports if imported.module.split(".")[0] in banned]
-    )
+    found = [imported for imported in imports if imported.module.split(".")[0] in banned]
+    fail_with("imports of a metric or a task", found)
 
 
 def test_only_the_command_line_knows_hydra():
     """Elsewhere there are typed specs; type hints count too."""
-    imports = [
-        imported
-        for module, all_of in all_imports().items()
-        if not module.startswith(MAY_USE_HYDRA)
-        for imported in all_of
-    ]
-    fail_with(
-        "imports of Hydra",
-        [imported for imported in imports if imported.module.split(".")[0] in ("hydra", "omegaconf")],
-    )
+    others = [imports for module, imports in all_imports().items() if not module.startswith(MAY_USE_HYDRA)]
+    imports = [imported for of_module in others for imported in of_module]
+    fail_with("imports of Hydra", [one for one in imports if one.module.split(".")[0] in ("hydra", "omegaconf")])
 
 
 def test_a_report_reads_records_and_never_a_model():
     banned = ("harness.models", "harness.decoders", "harness.run", "torch")
-    fail_with(
-        "imports of a report",
-        [imported for imported in list_imports("harness.report") if imported.module.startswith(banned)],
-    )
+    fail_with("imports of a report", [one for one in list_imports("harness.report") if one.module.startswith(banned)])
 
 
 def test_a_file_is_called_what_it_does():

@@ -6,63 +6,18 @@ from collections.abc import Iterator
 from itertools import combinations, pairwise
 from pathlib import Path
 
+import yaml
+
 from tests.helpers import ROOT, parse_file
 
-FILES = sorted(
-    p for top in ("harness", "metrics", "tasks", "scripts", "hydra_plugins") for p in (ROOT / top).rglob("*.py")
-)
+FOLDERS = ("harness", "metrics", "tasks", "scripts", "hydra_plugins")
+FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 
+WORDS = yaml.safe_load((ROOT / "tests/harness/vague_words.yaml").read_text(encoding="utf-8"))
 # First word of a function, class or module → what to write instead. Participles, adverbs and prepositions name nothing.
-VAGUE_FIRST_WORDS = {
-    "about": "describe_… or …_summary", "after": "a verb", "aimed": "resolve_…", "alike": "are_equal_…", "along": "a verb",
-    "among": "a verb", "apart": "separate_… or are_distinct", "arrived": "receive_…", "aside": "move_aside",
-    "asked": "requested_… as a noun, or parse_…", "at": "a verb", "averaged": "average_…", "before": "a verb",
-    "below": "a verb", "beside": "a verb", "between": "a verb", "beyond": "exceeds_…", "both": "a verb", "bounded": "limit_…",
-    "broken": "describe_failure", "but": "a verb", "carried": "connection_fields", "centred": "center_…",
-    "checked": "check_…", "chosen": "choose_… or select_…", "claimed": "claim_…", "coded": "encode_…", "combined": "combine_…",
-    "compared": "compare_…", "composed": "compose_…", "composing": "compose_…", "confirmed": "confirm_…",
-    "counted": "count_…", "covered": "covers_…", "dealt": "assign_…", "derived": "derive_…", "described": "describe_…",
-    "documented": "document_…", "done": "is_done or finish_…", "drawn": "draw_… or sample_…", "elsewhere": "remote_…",
-    "embedded": "embed_…", "encoded": "encode_…", "ended": "is_finished", "enough": "has_enough_…", "escaped": "escape_…",
-    "estimated": "estimate_…", "expected": "compute_expected_…", "far": "is_far_…", "fed": "feed_…", "filled": "fill_… or is_filled",
-    "filtered": "filter_…", "finished": "is_finished or finish_…", "fitted": "fit_… or coerce_…", "fitting": "fit_…",
-    "folded": "fold_…", "for": "a verb", "found": "find_…", "gathered": "gather_…", "given": "a noun or a verb",
-    "grouped": "group_…", "guarded": "guard_…", "heard": "receive_…", "heated": "apply_temperature", "held": "hold_… or load_…",
-    "hidden": "hide_… or is_hidden", "how": "describe_…", "in": "a verb", "inside": "is_inside", "installed": "is_installed or find_installed_…",
-    "iterated": "iterate_…", "joined": "join_…", "judged": "rate_… or evaluate_…", "kept": "keep_… or read_cached_…",
-    "keyed": "index_…", "known": "list_… or is_known", "launched": "launch_…", "left": "remaining_…", "less": "subtract_…",
-    "loaded": "load_… or is_loaded", "lost": "is_lost", "made": "make_…, build_… or compute_…", "mapped": "map_…",
-    "marked": "mark_…", "missing": "find_missing_…", "mixed": "mix_…", "moved": "move_…", "named": "name_… or find_by_name",
-    "near": "is_near", "nearer": "is_nearer", "not": "a verb", "of": "a verb", "off": "a verb", "on": "a verb", "one": "a verb",
-    "other": "a verb", "others": "a verb", "our": "human_… or own values by their name", "ours": "human_…", "out": "a verb",
-    "outside": "is_outside", "over": "a verb", "own": "user_… or a verb", "packed": "pack_…", "padded": "pad_…",
-    "parsed": "parse_…", "passed": "skip_… or has_passed", "penalised": "penalize_…", "permuted": "permute_…", "picked": "select_…",
-    "place": "slot, position, endpoint, path or rank", "places": "slots, positions, endpoints, paths or ranks",
-    "pooled": "pool_…", "prepared": "prepare_…", "printed": "format_… or print_…", "projected": "project_…", "pruned": "prune_…",
-    "put": "a more precise verb", "ranked": "rank_…", "rated": "rate_…", "reading": "read_… or open_…", "received": "receive_…",
-    "redacted": "redact_…", "renumbered": "renumber_…", "repeated": "repeat_…", "replacing": "replace_… or open_for_replacement",
-    "rescaled": "rescale_…", "reshaped": "reshape_…", "reused": "reuse_…", "rounded": "round_…", "running": "is_running",
-    "said": "format_… or option_label", "scaled": "scale_…", "scored": "score_…", "searched": "search_…", "selected": "select_…",
-    "settle": "choose_… or resolve_…", "settled": "choose_… or resolve_…", "several": "a verb", "shared": "share_… or find_shared_…",
-    "shortened": "shorten_…", "shown": "format_… or show_…", "shrunk": "shrink_…", "simulated": "simulate_…", "sliced": "slice_…",
-    "smoothed": "smooth_…", "some": "a verb", "sorted": "sort_…", "started": "start_…", "stated": "parse_…", "stopped": "stop_… or is_stopped",
-    "stored": "store_… or read_stored_…", "styled": "apply_style", "subsampled": "subsample_…", "superseded": "is_superseded",
-    "swapped": "swap_…", "swept": "sweep_…", "switched": "is_switched_…", "taken": "take_…", "telling": "distinguishing_…",
-    "then": "a verb", "there": "exists", "thinned": "thin_…", "together": "build_together", "told": "format_…, with_… or describe_…",
-    "traced": "trace_…", "tried": "try_…", "trimmed": "trim_…", "truncated": "truncate_…", "trusted": "is_trusted",
-    "turned": "rotate_… or convert_…", "typed": "type_… or parse_…", "under": "a verb", "unfit": "is_unfit", "used": "find_used_…",
-    "varying": "find_varying_…", "wanted": "a noun", "where": "find_… or locate_…", "who": "find_…", "whole": "a noun",
-    "within": "is_within or limit_…", "worded": "word_… or format_…", "written": "write_…",
-}  # fmt: skip
+VAGUE_FIRST_WORDS = WORDS["first words"]
 # Names of variables and parameters that say how a thing came about instead of what it is.
-VAGUE_VARIABLES = {
-    "made": "what it is: texts, rows, values, paths, result", "found": "what it is: matches, paths, rows", "told": "lines, message, header",
-    "said": "message, label", "kept": "rows, selected, cached", "held": "rows, values, loaded", "own": "what it is", "known": "names, choices",
-    "taken": "rows, selected", "given": "options, arguments", "asked": "requested", "wanted": "requested, needed", "one": "what it is: item, row, spec, system",
-    "ours": "human, model or value", "theirs": "model or published", "place": "slot, position, endpoint, path or rank",
-    "places": "slots, positions, endpoints, paths or ranks", "heard": "reply", "drawn": "samples, replicates", "shown": "visible, text",
-    "there": "present", "beside": "other",
-}  # fmt: skip
+VAGUE_VARIABLES = WORDS["variables"]
 FRAMEWORK_NAMES = {"on_page_markdown", "on_step_end", "on_train_batch_end"}  # names that a framework calls
 # Modules that play the same role in several packages may share a name.
 SAME_ROLE = {"__init__", "__main__", "base", "spec", "backend", "cli", "main", "build"}
@@ -124,12 +79,8 @@ def test_variables_say_what_a_thing_is() -> None:
 
 def test_a_word_of_the_glossary_has_one_meaning() -> None:
     """`judge` rates texts; scorer and embedder together are scoring models. `spread` is std, interval or workers."""
-    wrong = [
-        f"{where}: {name}"
-        for name, where in definitions()
-        if {"spread", "place", "places", "artefact", "artefacts", "colour", "tokenise", "normalise"}
-        & set(name.strip("_").lower().split("_"))
-    ]
+    words = {"spread", "place", "places", "artefact", "artefacts", "colour", "tokenise", "normalise"}
+    wrong = [f"{where}: {name}" for name, where in definitions() if words & set(name.strip("_").lower().split("_"))]
     assert not wrong, "\n".join(wrong)
 
 
@@ -174,9 +125,8 @@ def test_no_two_modules_share_a_name_unless_they_play_the_same_role() -> None:
 
 
 def test_no_two_public_classes_differ_by_a_letter_or_an_ending() -> None:
-    names = sorted(
-        {n.name for _, tree in parse_files() for n in tree.body if isinstance(n, ast.ClassDef) and n.name[0] != "_"}
-    )
+    classes = [n for _, tree in parse_files() for n in tree.body if isinstance(n, ast.ClassDef)]
+    names = sorted({n.name for n in classes if n.name[0] != "_"})
     endings = ("s", "d", "ed", "ing", "er", "ment", "ner", "ning")
     close = [(a, b) for a, b in combinations(names, 2) if b.startswith(a) and b[len(a) :] in endings]
     assert not close, ", ".join(f"{a} and {b}" for a, b in close)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from openended.harness.models.transformers import gather_outputs, load_embedder
 from tests.harness.backends.denoiser import test_denoising
 from tests.harness.generation import test_generate
 from tests.harness.generation.models import FAMILIES, family, gpt2, llama
-from tests.helpers import embedding, generation, openended, q_request, ragged, scoring
+from tests.helpers import check_error, embedding, generation, openended, q_request, ragged, read_records, scoring
 from tests.lazy import sampler_worlds, simulated_device, torch
 
 LIMIT = 6
@@ -53,9 +52,7 @@ def move(lm: Any) -> Any:
     return moved
 
 
-def generate(
-    lm: Any, decoder: Decoder, rows: Sequence[Prompt], batch_size: int = 64, amateur: Any = None
-) -> tuple[Texts, int]:
+def generate(lm, decoder, rows: Sequence[Prompt], batch_size: int = 64, amateur=None) -> tuple[Texts, int]:
     """Return the texts by example and sample, and the number of steps."""
     texts: list[Any] = []
     steps: list[int] = []
@@ -149,17 +146,14 @@ def test_a_masked_model_denoises_as_on_the_cpu():
 def test_scores_vectors_and_statistics_are_those_of_the_cpu():
     rng = np.random.default_rng(0)
     prompts, texts = (ragged([rng.integers(1, 250, size).tolist() for size in sizes]) for sizes in ((3, 5), (9, 4)))
-    specs = [
-        EmbedderSpec(path="gpt2", kind="causal", pooling=pooling, layer=layer)
-        for pooling, layer in (("last", -1), ("mean", 1))
-    ]
+    pools = (("last", -1), ("mean", 1))
+    specs = [EmbedderSpec(path="gpt2", kind="causal", pooling=pooling, layer=layer) for pooling, layer in pools]
     masked = EmbedderSpec(path="bundled:docs-mlm")
     decoders = [d for d in DECODERS if d.has_q]
 
     def read(lm: Any, encoder: Any) -> list[np.ndarray]:
-        scores = [
-            compute_token_nll(lm, scoring(prompts, texts, batch_size=2, ranks=ranks)).values for ranks in (False, True)
-        ]
+        requests = (scoring(prompts, texts, batch_size=2, ranks=ranks) for ranks in (False, True))
+        scores = [compute_token_nll(lm, request).values for request in requests]
         vectors = [
             embed_rows(model, embedding(prompts, texts, spec, batch_size=2)).vectors
             for model, spec in ((lm, specs[0]), (lm, specs[1]), (encoder, masked))
@@ -181,11 +175,10 @@ def read_values(folder: Path, device: str) -> dict[tuple[str, str, str], float]:
     with pytest.MonkeyPatch.context() as patch, simulated_device.simulate_device():
         patch.setattr("openended.harness.models.model_cache.pick_device", lambda _: device)
         openended(*words, cwd=folder, code=0)
-    (record,) = folder.glob("outputs/runs/*/*/record.json")
-    measures = json.loads(record.read_text())["results"]
+    (record,) = read_records(folder / "outputs/runs")
     return {
         (m["metric"], m["system"], key): value
-        for m in measures for key, value in m["values"].items() if value is not None
+        for m in record["results"] for key, value in m["values"].items() if value is not None
     }  # fmt: skip
 
 
@@ -209,20 +202,15 @@ def test_a_run_on_a_device_that_fails_says_so_and_is_resumed(tmp_path, monkeypat
     last = failed.stderr.splitlines()[-1]
     assert last.startswith(f"openended: the device failed: {LOST}; finished texts are kept")
     assert "resuming after 4 of 8 generations" in resumed.stdout + resumed.stderr
-    assert "a text can depend on the other texts of its batch: float32 on sim:0, 4 at once" in " ".join(
-        resumed.stdout.split()
-    )
+    warning = "a text can depend on the other texts of its batch: float32 on sim:0, 4 at once"
+    assert warning in " ".join(resumed.stdout.split())
     assert "a text can depend on the other texts of its batch in bfloat16" in planned.stderr
 
 
 def test_reduced_precision_is_tried_for_whether_a_text_depends_on_its_batch(monkeypatch):
     lm, project = gpt2(), CacheRunner.compute_logits
-    reduced = dataclasses.replace(
-        lm,
-        model=copy.deepcopy(lm.model).bfloat16(),
-        dtype=torch.bfloat16,
-        spec=ModelSpec(path="gpt2", dtype="bfloat16"),
-    )
+    half, spec = copy.deepcopy(lm.model).bfloat16(), ModelSpec(path="gpt2", dtype="bfloat16")
+    reduced = dataclasses.replace(lm, model=half, dtype=torch.bfloat16, spec=spec)
     monkeypatch.setattr(
         CacheRunner, "compute_logits", lambda run, hidden: project(run, hidden) * (1 + (len(hidden) > 16) / 64)
     )
@@ -278,9 +266,8 @@ def test_a_model_on_two_devices_gives_the_same_texts():
     }  # fmt: skip
     with simulated_device.simulate_device():
         devices = {part: f"sim:{index}" for part, index in parts.items()}
-        model = accelerate.dispatch_model(
-            copy.deepcopy(lm.model), device_map=devices, main_device="sim:0", force_hooks=True
-        )
+        options = {"device_map": devices, "main_device": "sim:0", "force_hooks": True}
+        model = accelerate.dispatch_model(copy.deepcopy(lm.model), **options)
         spread = dataclasses.replace(lm, model=model, device=gather_outputs(model))
         for decoder in (sampling.Nucleus(), Beam(num_beams=2), ContrastiveSearch(k=2)):
             assert generate(spread, decoder, rows)[0] == generate(lm, decoder, rows)[0]
@@ -291,8 +278,7 @@ def test_the_device_behaves_like_an_accelerator():
         x = torch.ones(2, 3).to("sim")
         with pytest.raises(RuntimeError, match="same device"):
             x + torch.ones(3)
-        with pytest.raises(TypeError, match="numpy"):
-            x.numpy()
+        check_error(TypeError, "numpy", x.numpy)
         assert torch.empty(2, device="sim").cpu().isnan().all()
         assert (x + torch.tensor(1.0))[[0]].cpu().tolist() == [[2, 2, 2]]
         assert (copies["to device"], copies["to host"]) == (2, 2)

@@ -1,13 +1,12 @@
 """The folder in which the bad inputs are typed: files, models, plug-ins, runs and a study that are wrong in one way."""
 
 import gzip
-import json
 import shutil
 import zipfile
 from pathlib import Path
 
 from tests.harness.rating.studies import study
-from tests.helpers import openended, tiny_model, write_jsonl
+from tests.helpers import change_json, openended, tiny_model, write_jsonl
 
 RUN = ("task=texts", "task.path=human.jsonl", "generations=theirs.jsonl", "num_examples=all", "metric=[zipf]",
        "intervals=0", "name=done")  # fmt: skip
@@ -97,8 +96,7 @@ def write_models(folder: Path) -> None:
     for name, change in (("wide", {"n_embd": 32}), ("deep", {"n_layer": 2}), ("bert", {"model_type": "bert"}),
                          ("t5", {"model_type": "t5"}), ("unknown", {"model_type": "nobody"})):  # fmt: skip
         shutil.copytree(models / "tiny", models / name)
-        config = json.loads((models / name / "config.json").read_text()) | change
-        (models / name / "config.json").write_text(json.dumps(config))
+        change_json(models / name / "config.json", **change)
 
 
 def write_configs(folder: Path) -> None:

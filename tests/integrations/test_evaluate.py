@@ -9,9 +9,8 @@ evaluate = pytest.importorskip("evaluate", reason="evaluate is not installed")
 
 def test_a_local_folder_is_a_module_that_calls_compute_mauve(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    human = [
-        f"The {word} was {color} on day {i}." for word in ("cat", "dog") for color in ("red", "blue") for i in range(5)
-    ]
+    pairs = [(word, color) for word in ("cat", "dog") for color in ("red", "blue")]
+    human = [f"The {word} was {color} on day {i}." for word, color in pairs for i in range(5)]
     model, options = human[::2], {"featurize_model_name": "docs-s", "num_buckets": 3}
     metric = evaluate.load(oe.integrations.EVALUATE_MAUVE, cache_dir=str(tmp_path))
     result = metric.compute(predictions=model, references=human[:10], **options)

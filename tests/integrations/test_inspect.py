@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tests.harness.app.test_api import HUMAN, NUCLEUS
-from tests.helpers import openended, write_jsonl
+from tests.helpers import check_error, openended, write_jsonl
 
 pytest.importorskip("inspect_ai", reason="needs the extra inspect: pip install 'openended[inspect]'")
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore")]
@@ -32,9 +32,14 @@ def log(tmp_path_factory):
         metrics=[mauve(embedder="docs-s", **inside), zipf(**inside), kid(embedder="no-such-model", **inside)],
     )
     model = get_model("mockllm/model", custom_outputs=outputs)
-    (done,) = inspect_ai.eval(
-        task, model=model, log_dir=str(folder), display="none", max_connections=1, max_samples=1, score_display=False
-    )
+    options = {
+        "log_dir": str(folder),
+        "display": "none",
+        "max_connections": 1,
+        "max_samples": 1,
+        "score_display": False,
+    }
+    (done,) = inspect_ai.eval(task, model=model, **options)
     assert done.status == "success", done.error
     return {metric.name: metric.value for metric in done.results.scores[0].metrics.values()}, folder
 
@@ -77,8 +82,7 @@ def test_other_scorers_need_human_texts(tmp_path, caplog):
     assert math.isnan(distinct_n()([])["distinct_2"])
     assert len(caplog.messages) == errors
     assert math.isnan(distinct_n(human="nothing.jsonl", outputs_dir=str(tmp_path))(scores)["distinct_2"])
-    with pytest.raises(SpecError, match="no option 'order'; did you mean 'orders'"):
-        distinct_n(order=2)
+    check_error(SpecError, "no option 'order'; did you mean 'orders'", distinct_n, order=2)
 
 
 def test_the_names_are_found_through_the_entry_point():

@@ -4,12 +4,11 @@ import json
 import math
 import tomllib
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
 from tests.harness.app.test_api import HUMAN, NUCLEUS
-from tests.helpers import openended, write_jsonl
+from tests.helpers import ROOT, openended, write_jsonl
 
 pytest.importorskip("lm_eval", reason="needs the extra lm-eval: pip install 'openended[lm-eval]'")
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore")]
@@ -98,7 +97,7 @@ def test_entry_points_name_registered_objects():
     """What the versions after 0.4.13 do with entry points: load the object, whose module registers it."""
     from lm_eval.api.registry import get_aggregation, get_metric, get_metric_aggregation
 
-    points = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]["entry-points"]
+    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
     assert len(points["lm_eval.metrics"]) == 8
     for name, place in points["lm_eval.metrics"].items():
         module, _, attribute = place.partition(":")

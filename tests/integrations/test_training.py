@@ -23,7 +23,7 @@ from openended.tasks.docs import Docs
 from openended.tasks.jsonl import JsonLines
 from openended.tasks.webtext import WebText
 from openended.tasks.writing_prompts import WritingPrompts
-from tests.helpers import ROOT, as_a_process, exit_code, openended, tiny_model, write_jsonl
+from tests.helpers import ROOT, as_a_process, check_error, exit_code, openended, tiny_model, write_jsonl
 from tests.lazy import torch
 
 pytestmark = [
@@ -114,8 +114,7 @@ def test_stories_are_read_whole(tmp_path):
     (tmp_path / "train.wp_target").write_text("It went on .\n")
     stories = WritingPrompts(path=str(tmp_path), split="train")
     assert list(ft.iterate_documents(stories, Counter())) == ["Go.\n\nIt went on."]
-    with pytest.raises(SpecError, match="whole documents"):
-        list(ft.iterate_documents(WebText(path="x"), Counter()))
+    check_error(SpecError, "whole documents", list, ft.iterate_documents(WebText(path="x"), Counter()))
     (tmp_path / "a.jsonl").write_text('{"prompt": "a", "human": " b"}\n')
     assert list(ft.iterate_documents(JsonLines(path=str(tmp_path / "a.jsonl")), Counter())) == ["a b"]
 
@@ -224,12 +223,10 @@ def test_a_training_with_evaluations_ends_with_the_same_weights_and_random_state
     assert len(re.findall(line, capsys.readouterr().err)) == 3
     frame = read_results([folder / "outputs/runs/watched"]).frame
     model_rows = frame[(frame["system"] == "model") & (frame["key"] == "distinct_2")]
-    assert dict(zip(model_rows["model.step"], model_rows["value"], strict=True)) == {
-        row["step"]: row["openended/distinct_2"] for row in logged
-    }
-    assert not list(folder.glob("outputs/**/*.safetensors.tmp")) + list(
-        folder.glob("outputs/trainings/**/*.safetensors")
-    )
+    values = dict(zip(model_rows["model.step"], model_rows["value"], strict=True))
+    assert values == {row["step"]: row["openended/distinct_2"] for row in logged}
+    assert not list(folder.glob("outputs/**/*.safetensors.tmp"))
+    assert not list(folder.glob("outputs/trainings/**/*.safetensors"))
     done = openended("report", "watched", "--baseline", "last-good", cwd=folder, verbose=False, code=0)
     assert "watched nucleus p=0.95: " in done.stdout
     assert "Last good: step " in done.stdout
@@ -268,8 +265,7 @@ def test_a_condition_ends_the_training_and_errors_do_not(parts, capsys):
         ({"every": 0}, "every: expected 1 or more steps"),
         ({"options": ["decoder=nuclear"]}, "nuclear"),
     ):
-        with pytest.raises(Exception, match=message):
-            train(folder, **{"options": options, **more})
+        check_error(Exception, message, train, folder, **{"options": options, **more})
 
     class Break(TrainerCallback):
         def on_step_end(self, args, state, control, model, **_):
@@ -310,9 +306,8 @@ def test_lightning_trains_with_the_callback(parts):
     weights = []
     for watch in (True, False):
         model, tokenizer = load(folder)
-        callback = oe.integrations.LightningCallback(
-            tokenizer, every=2, options=options, outputs_dir=folder / "outputs", name="lit"
-        )
+        more = {"every": 2, "outputs_dir": folder / "outputs", "name": "lit"}
+        callback = oe.integrations.LightningCallback(tokenizer, options=options, **more)
         logger = lightning.loggers.CSVLogger(folder / "logs")
         trainer = lightning.Trainer(
             max_steps=4, accelerator="cpu", logger=logger, enable_checkpointing=False, enable_progress_bar=False,

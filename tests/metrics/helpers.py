@@ -12,10 +12,9 @@ import pytest
 from hypothesis import strategies as st
 
 from openended.harness.core import F64, Features, Metric, MetricResult, NextToken, Ragged, Side
-from tests.helpers import features, ragged
+from tests.helpers import SHARED, features, ragged
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
-GENERATIONS = SHARED / "generations"
+GENERATIONS = SHARED / "data/generations"
 TEXTS = st.lists(st.lists(st.integers(0, 3), max_size=12), min_size=1, max_size=6)
 SEEDS = st.integers(0, 10_000)
 
@@ -116,7 +115,7 @@ def needed(path: Path) -> Path:
 def bpe():
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    folder = needed(SHARED / "gpt2_bpe")
+    folder = needed(SHARED / "data/gpt2_bpe")
     made = Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()

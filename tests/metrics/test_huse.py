@@ -1,7 +1,6 @@
 import csv
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,13 +12,13 @@ from openended.harness.run.measure import add_intervals
 from openended.metrics import huse as huse_metric
 from openended.metrics.huse import NLL, RATINGS, WORDS, Huse, PairRatings, huse
 from openended.metrics.judgments import agreement
+from tests.helpers import ROOT, SHARED
 from tests.metrics.helpers import check_edges
 from tests.oracles import huse as oracle
 
-ROOT = Path(__file__).parents[2]
-SHARED = ROOT.parent / "shared/data/huse"
+RELEASED = SHARED / "data/huse"
 EXAMPLE = ROOT / "tasks/data/example_ratings.csv"
-needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the released HUSE ratings are not beside the repository")
+needs_data = pytest.mark.skipif(not RELEASED.is_dir(), reason="the released HUSE ratings are not beside the repository")
 
 
 def make_columns(judgments, log_probs, lengths=1):
@@ -96,10 +95,10 @@ def test_oracle(n, seed, levels, ties, vote_tie, data):
 @needs_data
 def test_released_ratings():
     """The stored values with exact ties, for every k and vote tie; 0.53 / 0.58 / 0.95 were printed."""
-    metric, features = Huse(scale_min=1, scale_max=6).from_file(SHARED / "summarization.csv")
+    metric, features = Huse(scale_min=1, scale_max=6).from_file(RELEASED / "summarization.csv")
     result = metric.compute(features)
     assert [result.values[key] for key in ("huse", "huse_q", "huse_d")] == pytest.approx([0.53, 0.60, 0.93], abs=1e-9)
-    expected = json.loads((SHARED / "huse_expected.json").read_text())
+    expected = json.loads((RELEASED / "huse_expected.json").read_text())
     for name, value in expected["published_table1_t1.0"].items():
         assert result.values[name] == pytest.approx(value, abs=0.02 + 1e-9)
     rated = PairRatings.from_arrays(result.arrays)

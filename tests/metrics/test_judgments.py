@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,13 +30,12 @@ from openended.metrics.judgments import (
     read_judgments,
 )
 from openended.metrics.mean_rating import MeanRating, mean_ratings
-from tests.helpers import write_jsonl
+from tests.helpers import ROOT, SHARED, cases, check_error, write_file, write_jsonl
 from tests.metrics.helpers import check_edges
 from tests.oracles import bradley_terry as slow
 
 # Files of ratings and of comparisons: layouts, wins, and what is refused
 
-ROOT = Path(__file__).parents[2]
 WIDE = (
     "example_id,is_model,log_prob,length,rating_1,rating_2\na,0,-3.5,2,1,2\na,1,-inf,4,5,\nb,1,-1,1,3,3\nb,0,-2,2,4,4\n"
 )
@@ -74,10 +72,8 @@ def test_wide_and_long_files_hold_the_same(write):
     assert (wide.raters, long.raters) == (("rating_1", "rating_2"), ("r1", "r2"))
     assert wide.source.startswith("ratings.csv@")
     assert len(wide.source) == len("ratings.csv@") + 6
-    np.testing.assert_array_equal(
-        read_judgments(write(WIDE.replace(",", "\t"), "r.tsv")).ratings,
-        read_judgments(write(gzip.compress(WIDE.replace("\n", "\r\n").encode()), "r.csv.gz")).ratings,
-    )
+    tabs, packed = WIDE.replace(",", "\t"), gzip.compress(WIDE.replace("\n", "\r\n").encode())
+    np.testing.assert_array_equal(*(read_judgments(write(*f)).ratings for f in ((tabs, "r.tsv"), (packed, "r.csv.gz"))))
 
 
 def test_anonymous_ratings_do_not_depend_on_their_order(write):
@@ -89,18 +85,16 @@ def test_anonymous_ratings_do_not_depend_on_their_order(write):
     assert one.raters == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "renamed"),
-    [
-        ("long.csv", "example_id,system,rating,rater\n1,human,3,a\n1,m,4,a\n1,human,2,b\n1,m,5,b\n", {}),
-        ("bom.csv", "\ufeffexample_id;system;rating;rater\r\n1;human;3;a\r\n1;m;4;a\r\n1;human;2;b\r\n1;m;5;b\r\n", {}),
-        ("own.tsv", "text\tby\tscore_given\twho\n1\thuman\t3\ta\n1\tm\t4\ta\n1\thuman\t2\tb\n1\tm\t5\tb\n",
-         {"example_id": "text", "system": "by", "rating": "score_given", "rater": "who"}),
-        ("wide.csv", "example_id,system,rating_a,rating_b\n1,human,3,2\n1,m,4,5\n", {"rating_1": "rating_a", "rating_2": "rating_b"}),
-        ("lists.jsonl", '{"id": 1, "system": "human", "ratings": [3, 2]}\n{"id": 1, "system": "m", "ratings": [4, 5]}\n', {}),
-        ("both.csv", ("example_id,system,rating,rater,system_a,system_b,outcome\n1,human,3,a,,,\n1,m,4,a,,,\n1,human,2,b,,,\n"
-         "1,m,5,b,,,\n1,,,a,human,m,b\n"), {}),
-    ],
+@cases(
+    "name, text, renamed",
+    ("long.csv", "example_id,system,rating,rater\n1,human,3,a\n1,m,4,a\n1,human,2,b\n1,m,5,b\n", {}),
+    ("bom.csv", "\ufeffexample_id;system;rating;rater\r\n1;human;3;a\r\n1;m;4;a\r\n1;human;2;b\r\n1;m;5;b\r\n", {}),
+    ("own.tsv", "text\tby\tscore_given\twho\n1\thuman\t3\ta\n1\tm\t4\ta\n1\thuman\t2\tb\n1\tm\t5\tb\n",
+     {"example_id": "text", "system": "by", "rating": "score_given", "rater": "who"}),
+    ("wide.csv", "example_id,system,rating_a,rating_b\n1,human,3,2\n1,m,4,5\n", {"rating_1": "rating_a", "rating_2": "rating_b"}),
+    ("lists.jsonl", '{"id": 1, "system": "human", "ratings": [3, 2]}\n{"id": 1, "system": "m", "ratings": [4, 5]}\n', {}),
+    ("both.csv", ("example_id,system,rating,rater,system_a,system_b,outcome\n1,human,3,a,,,\n1,m,4,a,,,\n1,human,2,b,,,\n"
+     "1,m,5,b,,,\n1,,,a,human,m,b\n"), {}),
 )  # fmt: skip
 def test_one_study_in_many_layouts(write, name, text, renamed):
     judgments = read_judgments(write(text, name), renamed=renamed)
@@ -111,61 +105,54 @@ def test_one_study_in_many_layouts(write, name, text, renamed):
 HEAD = "example_id,is_model,rating"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "no rows"),
-        (f"{HEAD}\n", "no rows"),
-        ("example_id,is_model\na,1\n", "expected a column 'rating'"),
-        ("is_model,rating\n1,1\n", "expected a column 'example_id'"),
-        ("example_id,rating\na,1\n", "expected a column 'is_model' or 'system'"),
-        ("example_id,system,score_given\n1,human,3\n",
-         r"expected a column 'rating' or 'rating_1'.*judgment_columns=\{rating: THEIRS\}"),
-        ("example_id,rating,rating\na,1,1\n", ":1: column 'rating' appears more than once"),
-        (f"{HEAD}\na,1\n", ":2: expected 3 cells as in the header, got 2"),
-        (f"{HEAD}\na,1,good\n", ":2: column 'rating': expected a number, got 'good'"),
-        ("example_id;system;rating\n1;human;3,5\n", "expected a number, got '3,5'; write decimals with a point"),
-        (f"{HEAD}\na,1,inf\n", ":2: column 'rating': expected a finite number"),
-        (f"{HEAD}\na,1,1_000\n", "expected a number, got '1_000'"),
-        (f"{HEAD}\na,1,1e308\n", "expected a number of at most 1e"),
-        (f"{HEAD}\na,1,{'9' * 5000}\n", "expected a"),
-        (f"{HEAD},log_prob\na,1,3,0.5\n", "expected a log-probability, 0 or less, got 0.5"),
-        (f"{HEAD},log_prob\na,1,3,-1e300\n", "expected a number of at most 1e"),
-        (f"{HEAD}\na,2,1\n", ":2: column 'is_model': expected 1 or 0, got '2'"),
-        (f"{HEAD}\n,1,1\n", ":2: column 'example_id' is empty"),
-        (f"{HEAD}\na,1,7\n", r":2: example a \(model\): rating 7 is outside the scale 1 to 6"),
-        (f"{HEAD}\na,1,\n", r":2: example a \(model\) has no rating"),
-        ("example_id,is_model,rating_1,rating_2\na,0,1,1\na,1,,NA\n", r":3: example a \(model\) has no rating"),
-        ("example_id,is_model,rating_1\na,0,1\na,0,1\n", r":3: example a \(human\) appears twice; first at .*:2"),
-        (f"{HEAD},rater\na,0,1,x\na,0,2,x\n", r":3: example a \(human\) by rater x appears twice"),
-        (f"{HEAD},rater\na,0,1,\n", ":2: column 'rater' is empty"),
-        (f"{HEAD},length\na,0,1,3\na,0,1,4\n", r":3: example a \(human\): length was 3.0 before, now 4"),
-        ("example_id,is_model,system,rating\na,1,human,1\n", ":2: is_model is 1 but system is 'human'"),
-        (f'{HEAD}\n"a"b,1,1\n', "not CSV"),
-        (f"{HEAD}\n".encode() + b"\xff\xfe,1,1\n", "not UTF-8"),
-        ("example_id,system,rating\n1,human,3\n".encode("utf-16"), "iconv -f UTF-16 -t UTF-8"),
-    ],
+@cases(
+    "text, message",
+    ("", "no rows"),
+    (f"{HEAD}\n", "no rows"),
+    ("example_id,is_model\na,1\n", "expected a column 'rating'"),
+    ("is_model,rating\n1,1\n", "expected a column 'example_id'"),
+    ("example_id,rating\na,1\n", "expected a column 'is_model' or 'system'"),
+    ("example_id,system,score_given\n1,human,3\n",
+     r"expected a column 'rating' or 'rating_1'.*judgment_columns=\{rating: THEIRS\}"),
+    ("example_id,rating,rating\na,1,1\n", ":1: column 'rating' appears more than once"),
+    (f"{HEAD}\na,1\n", ":2: expected 3 cells as in the header, got 2"),
+    (f"{HEAD}\na,1,good\n", ":2: column 'rating': expected a number, got 'good'"),
+    ("example_id;system;rating\n1;human;3,5\n", "expected a number, got '3,5'; write decimals with a point"),
+    (f"{HEAD}\na,1,inf\n", ":2: column 'rating': expected a finite number"),
+    (f"{HEAD}\na,1,1_000\n", "expected a number, got '1_000'"),
+    (f"{HEAD}\na,1,1e308\n", "expected a number of at most 1e"),
+    (f"{HEAD}\na,1,{'9' * 5000}\n", "expected a"),
+    (f"{HEAD},log_prob\na,1,3,0.5\n", "expected a log-probability, 0 or less, got 0.5"),
+    (f"{HEAD},log_prob\na,1,3,-1e300\n", "expected a number of at most 1e"),
+    (f"{HEAD}\na,2,1\n", ":2: column 'is_model': expected 1 or 0, got '2'"),
+    (f"{HEAD}\n,1,1\n", ":2: column 'example_id' is empty"),
+    (f"{HEAD}\na,1,7\n", r":2: example a \(model\): rating 7 is outside the scale 1 to 6"),
+    (f"{HEAD}\na,1,\n", r":2: example a \(model\) has no rating"),
+    ("example_id,is_model,rating_1,rating_2\na,0,1,1\na,1,,NA\n", r":3: example a \(model\) has no rating"),
+    ("example_id,is_model,rating_1\na,0,1\na,0,1\n", r":3: example a \(human\) appears twice; first at .*:2"),
+    (f"{HEAD},rater\na,0,1,x\na,0,2,x\n", r":3: example a \(human\) by rater x appears twice"),
+    (f"{HEAD},rater\na,0,1,\n", ":2: column 'rater' is empty"),
+    (f"{HEAD},length\na,0,1,3\na,0,1,4\n", r":3: example a \(human\): length was 3.0 before, now 4"),
+    ("example_id,is_model,system,rating\na,1,human,1\n", ":2: is_model is 1 but system is 'human'"),
+    (f'{HEAD}\n"a"b,1,1\n', "not CSV"),
+    (f"{HEAD}\n".encode() + b"\xff\xfe,1,1\n", "not UTF-8"),
+    ("example_id,system,rating\n1,human,3\n".encode("utf-16"), "iconv -f UTF-16 -t UTF-8"),
 )  # fmt: skip
 def test_bad_files(write, text, message):
-    with pytest.raises(DataError, match=message) as caught:
-        read_judgments(write(text), scale=(1, 6))
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 400
+    said = check_error(DataError, message, read_judgments, write(text), scale=(1, 6))
+    assert len(said) < 400
 
 
 def test_unreadable_files(write, tmp_path):
-    with pytest.raises(DataError, match="no such file"):
-        read_judgments(tmp_path / "none.csv")
-    with pytest.raises(DataError, match=r"expected a \.csv, \.tsv or \.jsonl file"):
-        read_judgments(write(WIDE, "ratings.xlsx"))
+    check_error(DataError, "no such file", read_judgments, tmp_path / "none.csv")
+    check_error(DataError, r"expected a \.csv, \.tsv or \.jsonl file", read_judgments, write(WIDE, "ratings.xlsx"))
     with pytest.raises(DataError, match="expected a list of numbers"):
         read_judgments(write('{"example_id": "a", "is_model": 1, "ratings": 3}', "r.jsonl"))
     rows = "".join(f"{i},{i % 2},{i % 5}\n" for i in range(5000))
     data = gzip.compress(f"{HEAD}\n{rows}".encode(), mtime=0)
     middle = len(data) // 2
     for damaged in (data[:middle], data[:middle] + bytes([data[middle] ^ 255]) + data[middle + 1 :]):
-        with pytest.raises(DataError, match=r"j\.csv\.gz"):
-            read_judgments(write(damaged, "j.csv.gz"))
+        check_error(DataError, r"j\.csv\.gz", read_judgments, write(damaged, "j.csv.gz"))
 
 
 def test_sides(write):
@@ -236,16 +223,14 @@ LAYOUTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("text", "wins"),
-    [
-        *((text, [[0, 2.5], [1.5, 0]]) for text in LAYOUTS),
-        ("winner,loser,count\nx,y,3\ny,x,2\n", [[0, 3], [2, 0]]),
-        ("winner,loser\nx,y\nx,y\ny,x\n", [[0, 2], [1, 0]]),
-        # Systems called a and b are names to a winner and sides to an outcome.
-        ("item,system_a,system_b,winner\n1,b,a,b\n2,b,a,a\n3,b,a,b\n", [[0, 1], [2, 0]]),
-        ("item,system_a,system_b,outcome\n1,b,a,b\n2,b,a,a\n3,b,a,b\n", [[0, 2], [1, 0]]),
-    ],
+@cases(
+    "text, wins",
+    *((text, [[0, 2.5], [1.5, 0]]) for text in LAYOUTS),
+    ("winner,loser,count\nx,y,3\ny,x,2\n", [[0, 3], [2, 0]]),
+    ("winner,loser\nx,y\nx,y\ny,x\n", [[0, 2], [1, 0]]),
+    # Systems called a and b are names to a winner and sides to an outcome.
+    ("item,system_a,system_b,winner\n1,b,a,b\n2,b,a,a\n3,b,a,b\n", [[0, 1], [2, 0]]),
+    ("item,system_a,system_b,outcome\n1,b,a,b\n2,b,a,a\n3,b,a,b\n", [[0, 2], [1, 0]]),
 )
 def test_votes_in_all_layouts(write, text, wins):
     assert count_wins(read_comparisons(write(text))).matrix.tolist() == wins
@@ -259,44 +244,40 @@ def test_random_ties_of_counts_are_drawn_one_by_one(write):
     assert np.array_equal(wins, count_wins(comparisons, ties="random").matrix)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (f"{PAIR_LINES}1,x,x,a,fun,r1,30\n", "'x' is compared with itself"),
-        (f"{PAIR_LINES}1,x,y,c,fun,r1,30\n", "outcome: expected a, b or tie, 1 or 2, 'x' or 'y', got 'c'"),
-        (f"{PAIR_LINES}1,x,y,a,fun,r1,soon\n", "column 'seconds': expected a number"),
-        (f"{PAIR_LINES}1,x,y,a,fun,r1,-1\n", "seconds: expected a number of at least 0"),
-        (f"{PAIR_LINES}1,x,,a,fun,r1,1\n", "column 'system_b' is empty"),
-        (f"{PAIR_LINES}1,y,x,a,fun,r1,30\n", "item 1, rater r1: the pair appears twice"),
-        ("model_a,model_b,winner\nx,y,z\n", r"v\.csv:2: winner: expected a, b or tie, 1 or 2, 'x' or 'y', got 'z'"),
-        ("model_a,model_b,winner\nx,y,\n", r"v\.csv:2: no outcome; .*empty=skip"),
-        ("model_a,model_b,winner_model_a,winner_model_b\nx,y,1,1\n", "winner_model_a and winner_model_b are both set"),
-        ("system_a,system_b,wins_a,wins_b\nx,y,-1,2\n", "expected a count of at least 0, got -1"),
-        ("winner,loser\nx,x\n", "'x' is compared with itself"),
-        ("w,x,y\nx,,-1\ny,2,\n", "expected a count of wins, got '-1'"),
-        ("item,system_a,system_b\n1,x,y\n", "expected a column 'outcome'"),
-    ],
+@cases(
+    "text, message",
+    (f"{PAIR_LINES}1,x,x,a,fun,r1,30\n", "'x' is compared with itself"),
+    (f"{PAIR_LINES}1,x,y,c,fun,r1,30\n", "outcome: expected a, b or tie, 1 or 2, 'x' or 'y', got 'c'"),
+    (f"{PAIR_LINES}1,x,y,a,fun,r1,soon\n", "column 'seconds': expected a number"),
+    (f"{PAIR_LINES}1,x,y,a,fun,r1,-1\n", "seconds: expected a number of at least 0"),
+    (f"{PAIR_LINES}1,x,,a,fun,r1,1\n", "column 'system_b' is empty"),
+    (f"{PAIR_LINES}1,y,x,a,fun,r1,30\n", "item 1, rater r1: the pair appears twice"),
+    ("model_a,model_b,winner\nx,y,z\n", r"v\.csv:2: winner: expected a, b or tie, 1 or 2, 'x' or 'y', got 'z'"),
+    ("model_a,model_b,winner\nx,y,\n", r"v\.csv:2: no outcome; .*empty=skip"),
+    ("model_a,model_b,winner_model_a,winner_model_b\nx,y,1,1\n", "winner_model_a and winner_model_b are both set"),
+    ("system_a,system_b,wins_a,wins_b\nx,y,-1,2\n", "expected a count of at least 0, got -1"),
+    ("winner,loser\nx,x\n", "'x' is compared with itself"),
+    ("w,x,y\nx,,-1\ny,2,\n", "expected a count of wins, got '-1'"),
+    ("item,system_a,system_b\n1,x,y\n", "expected a column 'outcome'"),
 )
 def test_bad_comparisons(write, text, message):
-    with pytest.raises(DataError, match=message):
-        read_comparisons(write(text, "v.csv"))
+    check_error(DataError, message, read_comparisons, write(text, "v.csv"))
 
 
 def test_empty_outcomes_and_ratings_are_left_out_on_request_and_counted(write):
     comparisons = read_comparisons(write("model_a,model_b,winner\nx,y,\nx,y,x\ny,x,y\n"), empty="skip")
     assert (comparisons.empty, count_wins(comparisons).empty, count_wins(comparisons).compared) == (1, 1, 2)
     path = write("example_id,system,rating_1,rating_2\n1,human,3,\n2,human,,\n1,m,,2\n", "v.csv")
-    with pytest.raises(DataError, match=r"v\.csv:3: example 2 \(human\) has no rating; .*empty=skip"):
-        read_judgments(path)
+    check_error(DataError, r"v\.csv:3: example 2 \(human\) has no rating; .*empty=skip", read_judgments, path)
     judged = read_judgments(path, empty="skip")
     assert (judged.empty, len(judged)) == (1, 2)
     assert are_ratings(["system", "rating_1"])
     assert not are_ratings(["text", "rating_1"])
 
 
-SHARED = ROOT.parent / "shared/data/pairwise"
+RELEASED = SHARED / "data/pairwise"
 EXAMPLE = ROOT / "tasks/data/example_pairs.csv"
-needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the released comparisons are not beside the repository")
+needs_data = pytest.mark.skipif(not RELEASED.is_dir(), reason="the released comparisons are not beside the repository")
 
 
 def random_wins(n, seed):
@@ -361,8 +342,8 @@ def test_standard_errors_invert_the_numerical_curvature(n, seed):
 @needs_data
 def test_released_comparisons(tmp_path):
     """Stored win rates and log odds of contrastive search over contrastive decoding, by domain and in all."""
-    expected = json.loads((SHARED / "expected.json").read_text())
-    header, *lines = (SHARED / "cs_vs_cd.csv").read_text().splitlines()
+    expected = json.loads((RELEASED / "expected.json").read_text())
+    header, *lines = (RELEASED / "cs_vs_cd.csv").read_text().splitlines()
     for domain, wanted in expected["bradley_terry_log_odds"].items():
         part = tmp_path / f"{domain}.csv"
         part.write_text("\n".join([header, *(x for x in lines if domain in ("all", x.split(",")[1]))]))
@@ -548,10 +529,8 @@ def test_ratings_that_do_not_fit_a_run(write):
     ])  # fmt: skip
 
 
-CORRELATION_SHARED = Path(__file__).parents[2].parent / "shared/reference"
-needs_data_correlation = pytest.mark.skipif(
-    not CORRELATION_SHARED.is_dir(), reason="the published numbers are not beside the repository"
-)
+ABSENT = "the published numbers are not beside the repository"
+needs_data_correlation = pytest.mark.skipif(not (SHARED / "reference").is_dir(), reason=ABSENT)
 COLUMNS = st.integers(3, 8).flatmap(
     lambda n: st.tuples(*[st.lists(st.integers(0, 6), min_size=n, max_size=n).filter(lambda v: len(set(v)) > 1)] * 2)
 )
@@ -588,7 +567,7 @@ def test_correlations_and_exact_p_values_are_those_of_scipy(columns):
 @needs_data_correlation
 def test_published_correlations():
     """MAUVE with Bradley-Terry scores over 8 systems, the human left out: 0.952, 0.857, 0.810."""
-    with (CORRELATION_SHARED / "mauve2021_bt.csv").open() as handle:
+    with (SHARED / "reference/mauve2021_bt.csv").open() as handle:
         rows = [row for row in csv.DictReader(handle) if row["model"] not in ("", "human")]
     values = {}
     for row in rows:
@@ -597,11 +576,8 @@ def test_published_correlations():
     columns = {name: [column[s] for s in systems] for name, column in values.items()}
     mauve = columns.pop("mauve")
     found = {name: correlate(mauve, column, draws=200) for name, column in columns.items()}
-    assert {name: round(row.value, 3) for name, row in found.items()} == {
-        "bt_human_like": 0.952,
-        "bt_sensible": 0.857,
-        "bt_interesting": 0.810,
-    }
+    published = {"bt_human_like": 0.952, "bt_sensible": 0.857, "bt_interesting": 0.810}
+    assert {name: round(row.value, 3) for name, row in found.items()} == published
     # The notebook's p-values (t approximation) are 0.0003, 0.0065 and 0.0149; the exact ones are of their order.
     assert [row.p_value for row in found.values()] == pytest.approx([46 / 40320, 0.0107, 0.0218], abs=1e-4)
 
@@ -676,8 +652,7 @@ def test_power_tuning_is_that_of_ppi_and_a_judge_of_no_use_changes_nothing():
         assert (alone.values[0], alone.worth[0]) == (people.mean(), 0)
     equal = correct_judge(ItemEstimate.from_mean(np.full(30, 0.3)), sides[1], sides[2])
     assert (equal.values[0], equal.weights[0], np.isnan(equal.low[0])) == (pytest.approx(0.3), 0, True)
-    with pytest.raises(ValueError, match="expected the same 3 items or more"):
-        correct_judge(sides[0], sides[2], None)
+    check_error(ValueError, "expected the same 3 items or more", correct_judge, sides[0], sides[2], None)
 
 
 def test_people_judges_and_simulated_raters_are_counted_apart():
@@ -742,12 +717,10 @@ def test_controls_equal_a_logistic_regression_and_need_their_columns(tmp_path):
     slow = minimize(lambda x: np.logaddexp(0, -design @ x).sum() + x[:3].sum() ** 2, np.zeros(4), tol=1e-10)
     assert np.concatenate([fit.scores, fit.effects]) == pytest.approx(slow.x, abs=1e-4)
     assert -fit.log_likelihood == pytest.approx(slow.fun)
-    none = tmp_path / "none.csv"
-    none.write_text("item,system_a,system_b,outcome\n1,a,b,a\n2,a,b,b\n")
+    none = write_file(tmp_path / "none.csv", "item,system_a,system_b,outcome\n1,a,b,a\n2,a,b,b\n")
     one, _ = write_swayed(tmp_path / "one.jsonl", judges=("judge:m",), items=50)
     for file, control, message in (
         (none, "length", "control=length: expected length_a and length_b in every row"),
         (one, "family", r"control=\[family\]: no finite effects: they must vary for the same pair"),
     ):
-        with pytest.raises(UndefinedMetric, match=message):
-            fit_with_controls(count_wins(read_comparisons(file)), (control,))
+        check_error(UndefinedMetric, message, fit_with_controls, count_wins(read_comparisons(file)), (control,))

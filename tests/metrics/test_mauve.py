@@ -13,7 +13,7 @@ from openended.metrics.knn_precision_recall import KnnPrecisionRecall
 from openended.metrics.mauve import Mauve, find_distinguishing_cells, mauve
 from openended.metrics.mauve_ratio import MauveRatio
 from openended.metrics.precision_recall_curve import PrecisionRecallCurve, precision_recall_curve
-from tests.helpers import features
+from tests.helpers import cases, check_error, features
 from tests.metrics.helpers import check_edges
 from tests.oracles import mauve as oracle
 
@@ -153,8 +153,7 @@ def test_joint_fit_needs_a_grid_and_does_not_depend_on_its_order():
     spec = Mauve(clustering_seeds=1, cluster_fit="joint")
     (need,) = spec.needs()
     grid = [Side(f"m{i}", ids, {need: clusters(100, 4 + 3 * i, seed=i)}) for i in range(3)]
-    with pytest.raises(UndefinedMetric, match="grid"):
-        spec.compute(Features(Side("human", ids, {need: human}), grid[0], {}))
+    check_error(UndefinedMetric, "grid", spec.compute, Features(Side("human", ids, {need: human}), grid[0], {}))
     found = []
     for others in (grid, grid[::-1]):
         side = Side("human", ids, {need: human})
@@ -219,17 +218,15 @@ def test_the_scale_of_rows_does_not_matter_even_where_squares_leave_float64(tmp_
 COUNTS = np.array([3, 1, 0, 0])
 
 
-@pytest.mark.parametrize(
-    ("rule", "want"),
-    [
-        ("none", [0.75, 0.25, 0, 0]),
-        ("laplace", [4 / 8, 2 / 8, 1 / 8, 1 / 8]),
-        ("kt", [3.5 / 6, 1.5 / 6, 0.5 / 6, 0.5 / 6]),
-        ("braess_sauer", [3.75 / 6.75, 2 / 6.75, 0.5 / 6.75, 0.5 / 6.75]),
-        # φ(0) = 2, φ(1) = 1, φ(2) = 0, φ(3) = 1. t = 0: (φ(1) + 1) 1 / (4 φ(0)) = .25 each; t = 1 > φ(2): 1 / 4;
-        # t = 3 > φ(4): 3 / 4; the sum is 1.5.
-        ("good_turing", [0.75 / 1.5, 0.25 / 1.5, 0.25 / 1.5, 0.25 / 1.5]),
-    ],
+@cases(
+    "rule, want",
+    ("none", [0.75, 0.25, 0, 0]),
+    ("laplace", [4 / 8, 2 / 8, 1 / 8, 1 / 8]),
+    ("kt", [3.5 / 6, 1.5 / 6, 0.5 / 6, 0.5 / 6]),
+    ("braess_sauer", [3.75 / 6.75, 2 / 6.75, 0.5 / 6.75, 0.5 / 6.75]),
+    # φ(0) = 2, φ(1) = 1, φ(2) = 0, φ(3) = 1. t = 0: (φ(1) + 1) 1 / (4 φ(0)) = .25 each; t = 1 > φ(2): 1 / 4;
+    # t = 3 > φ(4): 3 / 4; the sum is 1.5.
+    ("good_turing", [0.75 / 1.5, 0.25 / 1.5, 0.25 / 1.5, 0.25 / 1.5]),
 )
 def test_shares_by_hand(rule, want):
     np.testing.assert_allclose(scores.smooth(COUNTS / 4, 4, rule), want, rtol=1e-14)

@@ -9,7 +9,7 @@ from openended.harness.core import Features, Side, UndefinedMetric
 from openended.metrics._mauve.density_ratio import RatioSettings, log_ratios
 from openended.metrics.mauve import Mauve, mauve
 from openended.metrics.mauve_ratio import MauveRatio, mauve_ratio, score_ratios
-from tests.helpers import features
+from tests.helpers import cases, features
 from tests.metrics.helpers import check_edges
 
 ALL = ("knn", "kde", "classifier", "gaussian")
@@ -119,9 +119,8 @@ def test_texts_of_one_prompt_do_not_judge_each_other(name):
     prompts = 3 * normal(1000, seed=11)
     human, model = (prompts + 0.3 * normal(1000, shift=shift, seed=seed) for shift, seed in ((0.0, 12), (6.0, 13)))
     ids = np.arange(1000)
-    options = (
-        {"estimator": "knn", "own_point": "left_out", "neighbors": 20} if name == "left_out" else {"estimator": name}
-    )
+    left_out = {"estimator": "knn", "own_point": "left_out", "neighbors": 20}
+    options = left_out if name == "left_out" else {"estimator": name}
     blind = mauve_ratio(human=human, model=model, groups=(ids, ids + 1000), **options)
     seeing = mauve_ratio(human=human, model=model, groups=(ids, ids), **options)
     assert seeing.js >= blind.js
@@ -170,9 +169,8 @@ def test_too_few_texts_have_no_estimate():
     assert mauve_ratio(human=np.ones((40, 3)), model=np.ones((40, 3)), estimator="knn").mauve > 0.9
 
 
-@pytest.mark.parametrize(
-    ("summary", "primary"),
-    [("area", "mauve"), ("mid_point", "mid_point"), ("js", "js"), ("integral", "frontier_integral")],
+@cases(
+    "summary, primary", ("area", "mauve"), ("mid_point", "mid_point"), ("js", "js"), ("integral", "frontier_integral")
 )
 def test_the_summary_is_what_a_table_shows_first(summary, primary):
     human, model = normal(60, seed=1).astype(np.float32), normal(60, shift=1.0, seed=2).astype(np.float32)

@@ -18,7 +18,7 @@ from openended.metrics.prompt_vendi import PromptVendi, prompt_vendi
 from openended.metrics.rouge_l import RougeL
 from openended.metrics.self_bleu import self_bleu
 from openended.metrics.vendi import vendi
-from tests.helpers import ragged
+from tests.helpers import cases, check_error, ragged
 from tests.metrics.helpers import check_edges, check_rows, run_samples, sizes_of, tokens, vectors
 
 METRICS = [Chamfer, DistinctK, NgramDiversity, PromptSelfBleu, PromptSimilarity, PromptVendi, RougeL]
@@ -161,18 +161,15 @@ def test_answers_are_valid_by_a_check_or_a_column(tmp_path):
     for valid, expected in (("file", [1, 4, 5]), ("file>=4.5", [no, no, 5])):
         spec = DistinctK(valid=valid)
         side = make_side(spec, ["x"] * 3, ["jsonl/7"] * 3)
-        side = replace(
-            side, data={**side.data, spec.needs()[-1]: spec.read(path, {"example_id": "id", "valid": "rating"})}
-        )
+        columns = spec.read(path, {"example_id": "id", "valid": "rating"})
+        side = replace(side, data={**side.data, spec.needs()[-1]: columns})
         np.testing.assert_array_equal(spec.score_answers(side), expected)
     with pytest.raises(DataError, match=r"judged.jsonl: no valid for sample 3 of jsonl/7 \(model\)"):
         spec.score_answers(replace(side, ids=("jsonl/7",) * 4))
     path.write_text('{"example_id": "7", "sample": 0, "valid": "perhaps"}\n')
-    with pytest.raises(DataError, match=r"judged.jsonl:1: column 'valid'"):
-        spec.read(path)
+    check_error(DataError, r"judged.jsonl:1: column 'valid'", spec.read, path)
     for wrong in ("words", "regex:(", "regex:(a)\\1", "file>4", "min_words:few"):
-        with pytest.raises(SpecError, match="valid: expected null, number, regex:PATTERN"):
-            RougeL(valid=wrong)
+        check_error(SpecError, "valid: expected null, number, regex:PATTERN", RougeL, valid=wrong)
 
 
 def count_disagreements(metric, worlds, prompts, size=5, texts=10):
@@ -194,12 +191,10 @@ def count_disagreements(metric, worlds, prompts, size=5, texts=10):
     return rejected
 
 
-@pytest.mark.parametrize(
-    ("metric", "worlds", "prompts"),
-    [
-        *((metric, 10, 40) for metric in METRICS if metric is not PromptSelfBleu),  # which takes 0.7 ms for a subset
-        *(pytest.param(m, 80 if m is PromptSelfBleu else 400, 100, marks=pytest.mark.long) for m in METRICS),
-    ],
+@cases(
+    "metric, worlds, prompts",
+    *((metric, 10, 40) for metric in METRICS if metric is not PromptSelfBleu),  # which takes 0.7 ms for a subset
+    *(pytest.param(m, 80 if m is PromptSelfBleu else 400, 100, marks=pytest.mark.long) for m in METRICS),
 )
 def test_two_halves_of_people_agree(metric, worlds, prompts):
     """At a level of 5 %, at most 7 % of 400 worlds are rejected; of 10 at most 3 (more: once in 1,000 such tests)."""

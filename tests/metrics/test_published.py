@@ -15,8 +15,8 @@ from openended.metrics.length import length_statistics
 from openended.metrics.repetition import diversity, final_repeats, loop_rate, seq_rep_n
 from openended.metrics.self_bleu import self_bleu
 from openended.metrics.zipf import zipf_coefficient
-from tests.helpers import ragged
-from tests.metrics.helpers import GENERATIONS, SHARED, bpe, needed, published
+from tests.helpers import SHARED, ragged
+from tests.metrics.helpers import GENERATIONS, bpe, needed, published
 
 pytestmark = pytest.mark.reference
 CORPORA = {
@@ -91,8 +91,8 @@ def test_streams(corpus, name):
 
 @pytest.mark.parametrize("name", ["webtext-human.gpt2", "wiki-gpt2-generated", "wiki-gpt2-xl-generated"])
 def test_losses(name):
-    want = json.loads(needed(SHARED / "nll" / "expected.json").read_text(encoding="utf-8"))[f"{name}.jsonl.gz"]
-    with gzip.open(needed(SHARED / "nll" / f"{name}.jsonl.gz"), "rt", encoding="utf-8") as handle:
+    want = json.loads(needed(SHARED / "data/nll" / "expected.json").read_text(encoding="utf-8"))[f"{name}.jsonl.gz"]
+    with gzip.open(needed(SHARED / "data/nll" / f"{name}.jsonl.gz"), "rt", encoding="utf-8") as handle:
         rows = ragged([json.loads(line)["nll"] for line in handle], np.float64)
     assert (len(rows), len(rows.values)) == (want["n_docs"], want["n_scored_tokens"])
     assert gen_ppl(rows) == pytest.approx(want["ppl_corpus"], rel=1e-12)

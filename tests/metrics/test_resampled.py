@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from openended.metrics.vendi import vendi, vendi_influence
 from scripts.studies.coverage import LEFT_OUT, MARKS, count_needed_samples, read_rows, simulate, write_marks
 from scripts.studies.equal_systems import CONTESTS, TESTS, measure
 from scripts.studies.worlds import MODEL, Writer, draw
+from tests.helpers import ROOT, cases
 
 N = 60
 METRICS = load_members("metric")
@@ -104,11 +104,8 @@ def test_what_is_prepared_once_gives_what_each_would_prepare_itself(metric):
     assert not again.human._derived
     assert not again.model._derived
     assert metric.compute(again).values == result.values
-    assert (
-        set(shared)
-        == set(alone)
-        == {k for k in result.values if k != "p_value" and metric.find_scheme(k, prepared) != "none"}
-    )
+    drawn = {k for k in result.values if k != "p_value" and metric.find_scheme(k, prepared) != "none"}
+    assert set(shared) == set(alone) == drawn
     for key, drawn in shared.items():
         assert np.array_equal(drawn.draws, alone[key].draws), key
         assert np.array_equal(drawn.repeats, alone[key].repeats), key
@@ -124,18 +121,14 @@ def test_histograms_of_many_halves_have_the_values_of_each():
         made = resample_mauve(p, q, 25, 25, lambdas=(0.5, 0.2), scaling_factor=5.0, curve_points=25, curve=curve)
         for row, inside in ((0, halves[0]), (20, ~halves[0]), (25, ~halves[5])):
             scores = mauve_of_cells(human=human[inside], model=model[inside], num_buckets=8, curve=curve)
-            known = histogram_values(scores, 25, 25, (0.5, 0.2)) | {
-                k: scores[k] for k in ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
-            }
-            known["mid_point"] = scores["mid_point"]
+            more = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star", "mid_point")
+            known = histogram_values(scores, 25, 25, (0.5, 0.2)) | {key: scores[key] for key in more}
             assert set(made) == set(known)
             for key, value in known.items():
                 assert made[key][row] == pytest.approx(value, rel=0.01 if key in ("f8", "f1_8") else 1e-9), key
 
 
-@pytest.mark.parametrize(
-    ("smoothing", "whole"), [("kt", 25), ("laplace", 25), ("braess_sauer", 50), ("good_turing", 50)]
-)
+@cases("smoothing, whole", ("kt", 25), ("laplace", 25), ("braess_sauer", 50), ("good_turing", 50))
 def test_smoothed_halves_are_smoothed_as_their_own_counts_are(smoothing, whole):
     """The rules that look at counts see those of the half; what the others add is told by a number of texts."""
     rng = np.random.default_rng(1)
@@ -202,15 +195,13 @@ def test_values_of_few_repeating_texts_have_no_interval():
 def test_novelty_of_few_copying_texts_has_no_interval():
     rows = make_rows(0)
     for copying in (4, 5):
-        human = [
-            " ".join(map(str, [*row[:6], "x", *row[20:21]] if i < copying else ["y"])) for i, row in enumerate(rows)
-        ]
+        words = [[*row[:6], "x", *row[20:21]] if i < copying else ["y"] for i, row in enumerate(rows)]
+        human = [" ".join(map(str, row)) for row in words]
         made = measure_rows("novelty", rows, human, orders=(4,))
         assert ("novelty_4" in made.intervals) == (copying == 5), made.no_interval
     human = [" ".join(map(str, row[: 6 + i % 7])) for i, row in enumerate(rows)]
-    assert "novelty_4" in measure_rows("novelty", rows, human, orders=(4,)).intervals, (
-        "all texts copy four words or more"
-    )
+    # all texts copy four words or more
+    assert "novelty_4" in measure_rows("novelty", rows, human, orders=(4,)).intervals
 
 
 def test_the_entropy_of_texts_of_one_length_ends_at_that_of_a_text_without_repeats():
@@ -225,9 +216,8 @@ def compare_errors(name, make_side, plan):
     metric, ids, rng = METRICS[name](), [f"t/{i:03d}" for i in range(60)], np.random.default_rng(0)
     values, errors = [], []
     for _ in range(40):
-        features = Features(
-            *(Side(side, ids, {metric.needs()[0]: make_side(rng, side)}) for side in ("human", "model"))
-        )
+        (need,) = metric.needs()
+        features = Features(*(Side(side, ids, {need: make_side(rng, side)}) for side in ("human", "model")))
         result = metric.compute(features)
         made = metric.replicates(features, result, plan)
         values.append([*result.values.values()])
@@ -239,11 +229,11 @@ def compare_errors(name, make_side, plan):
 def test_errors_of_spectra_are_those_of_all_texts():
     """Halves that are not moved have .61 of the error of the rank correlation, .79 of the distance, .89 of the overlap."""
     shape = 1 + 0.3 * np.sin(np.arange(50))
-    ratios = compare_errors(
-        "face",
-        lambda rng, side: Ragged.from_rows(rng.gamma(2, shape * (1.1 if side == "model" else 1), (60, 50)), np.float64),
-        Plan(40),
-    )
+
+    def draw(rng, side):
+        return Ragged.from_rows(rng.gamma(2, shape * (1.1 if side == "model" else 1), (60, 50)), np.float64)
+
+    ratios = compare_errors("face", draw, Plan(40))
     assert [ratios[key] for key in ("so", "spearman", "emd")] == pytest.approx([1, 1, 1], abs=0.15)
 
 
@@ -263,11 +253,10 @@ def test_errors_of_mauve_near_its_ceiling_are_those_of_all_texts():
 
 
 def test_errors_of_values_that_are_cut_off_at_1_are_cut_off_too():
-    ratios = compare_errors(
-        "clipped_density_coverage",
-        lambda rng, side: (0.85 if side == "model" else 1) * rng.normal(size=(60, 6)),
-        Plan(100),
-    )
+    def draw(rng, side):
+        return (0.85 if side == "model" else 1) * rng.normal(size=(60, 6))
+
+    ratios = compare_errors("clipped_density_coverage", draw, Plan(100))
     assert max(ratios.values()) < 1.6
 
 
@@ -330,7 +319,7 @@ def test_influences_are_derivatives_by_the_share_of_a_text():
         assert slope == pytest.approx(influence[0] - influence.mean(), rel=0.1, abs=0.02)
 
 
-PAGE = Path(__file__).parents[2] / "docs/statistics.md"
+PAGE = ROOT / "docs/statistics.md"
 PUBLISHED = {
     heading: [[cell.strip(" *") for cell in row.split("|")[1:-1]] for row in read_rows(PAGE, heading)]
     for heading in ("measured", "measured on docs", "measured on docs-m", "measured on gpt2-large-nucleus", "p-values")
@@ -363,9 +352,8 @@ def test_every_value_of_a_metric_of_texts_has_draws_and_a_row_if_its_metric_is_p
 
 def test_marks_are_those_of_the_published_coverages(tmp_path):
     write_marks(PAGE, tmp_path / "marks.yaml")
-    assert (tmp_path / "marks.yaml").read_text("utf-8") == MARKS.read_text("utf-8"), (
-        "run python -m scripts.studies coverage --write"
-    )
+    # run python -m scripts.studies coverage --write
+    assert (tmp_path / "marks.yaml").read_text("utf-8") == MARKS.read_text("utf-8")
 
 
 @pytest.mark.long
@@ -384,9 +372,7 @@ QUICK = (
 )
 
 
-@pytest.mark.parametrize(
-    "title", [pytest.param(t, marks=pytest.mark.slow if t in QUICK else pytest.mark.long) for t in TESTS]
-)
+@cases("title", *(pytest.param(t, marks=pytest.mark.slow if t in QUICK else pytest.mark.long) for t in TESTS))
 def test_equal_systems_are_called_different_as_often_as_published(title):
     (published,) = (row for row in PUBLISHED["p-values"] if row[0] == title)
     p_values = measure(title, 100 if title in QUICK else 200, seed=1)

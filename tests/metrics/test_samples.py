@@ -13,6 +13,7 @@ from openended.metrics.ngram_diversity import NgramDiversity, ngram_diversity
 from openended.metrics.prompt_similarity import PromptSimilarity, prompt_similarity
 from openended.metrics.rouge_l import RougeL, rouge_l
 from openended.metrics.system_similarity import SystemSimilarity, system_similarity
+from tests.helpers import cases, check_error
 from tests.metrics.helpers import check_edges, check_rows, run_samples as run, sizes_of, tokens, vectors
 from tests.oracles import diversity as oracle
 
@@ -160,24 +161,19 @@ def test_distinct_k_under_each_partition(tmp_path):
         run(spec, ids, {"texts": ["x"] * 5, "judgments": spec.read(path, {"sample": "number"})})
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("example_id,class\na,u\n", "no column sample"),
-        ("example_id,sample,class\na,0.5,u\n", "expected 0, 1, 2"),
-        ("example_id,sample,class\na,-1,u\n", "expected 0, 1, 2"),
-        ("example_id,sample,class\na,,u\n", "expected 0, 1, 2"),
-        ("example_id,sample,class\na,0,u\na,0,v\n", "comes twice"),
-        ("example_id,sample,class\na,0,\n", "'class' is empty"),
-    ],
+@cases(
+    "text, said",
+    ("example_id,class\na,u\n", "no column sample"),
+    ("example_id,sample,class\na,0.5,u\n", "expected 0, 1, 2"),
+    ("example_id,sample,class\na,-1,u\n", "expected 0, 1, 2"),
+    ("example_id,sample,class\na,,u\n", "expected 0, 1, 2"),
+    ("example_id,sample,class\na,0,u\na,0,v\n", "comes twice"),
+    ("example_id,sample,class\na,0,\n", "'class' is empty"),
 )
 def test_a_wrong_file_of_classes_is_refused_in_one_line(text, said, tmp_path):
     path = tmp_path / "classes.csv"
     path.write_text(text)
-    with pytest.raises(DataError, match=said) as caught:
-        DistinctK(partition="file").read(path)
-    assert "classes.csv" in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert "classes.csv" in check_error(DataError, said, DistinctK(partition="file").read, path)
 
 
 def system(name, ids, rows):

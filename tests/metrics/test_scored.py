@@ -474,9 +474,8 @@ def test_entropy_by_hand_and_against_one_position_after_the_other():
     assert q_entropy(rows[:3]) == pytest.approx(np.log(64) / 3)
     found = run(QEntropy(), [[1, 2], [3], [], [1, 2, 3]], ["a", "a", "b", "b"], q_entropy=ragged(rows, np.float64))
     assert found.values["branching_factor"] == pytest.approx(np.exp((np.log(128) + 1) / 6))
-    np.testing.assert_allclose(
-        found.per_example["q_entropy"], [1.5 * np.log(2), np.log(8), np.nan, (np.log(2) + 1) / 3]
-    )
+    by_row = [1.5 * np.log(2), np.log(8), np.nan, (np.log(2) + 1) / 3]
+    np.testing.assert_allclose(found.per_example["q_entropy"], by_row)
     assert found.arrays["texts"].tolist() == [3, 2, 1]
     np.testing.assert_allclose(found.arrays["mean"], [np.log(32) / 3, np.log(2), 1])
     # position 0: prompt a is away by log 32 / 3 in all, b by minus as much; the factor of two prompts is 2

@@ -32,7 +32,7 @@ from openended.metrics.knn_precision_recall import KnnPrecisionRecall, knn_preci
 from openended.metrics.mauve import Mauve
 from openended.metrics.typicality import Typicality, typicality
 from openended.metrics.vendi import Vendi, vendi
-from tests.helpers import features
+from tests.helpers import cases, features
 from tests.metrics.helpers import SEEDS, check_edges, compare, normal
 from tests.oracles import two_sample as oracle
 
@@ -123,9 +123,8 @@ def test_p_values():
     typical = Typicality(space="embeddings", permutations=99)
     assert compare(typical, normal(60), normal(60, seed=1, scale=6.0)).values["p_value"] == 0.02  # twice 1 of 100
     assert compare(typical, normal(60), normal(60, seed=1)).values["p_value"] > 0.05
-    human = [
-        f"The quick fox number {i} jumped over the lazy dog. Then it slept, because it was tired." for i in range(30)
-    ]
+    sentence = "The quick fox number {} jumped over the lazy dog. Then it slept, because it was tired."
+    human = [sentence.format(i) for i in range(30)]
     loops = ["the the the the the the the the the the the the"] * 30
     assert compare(EnergyDistance(permutations=99), human, loops).values["p_value"] == 0.01
 
@@ -346,9 +345,8 @@ def sampled(samples, prompts=60, seed=0):
     model = np.repeat(centers, samples, axis=0) + 0.001 * rng.normal(size=(prompts * samples, 40))
     (need,) = DiscriminatorAccuracy().needs()
     model_ids = np.repeat(ids, samples)
-    return Features(
-        Side("human", ids.tolist(), {need: human}), Side("model", model_ids.tolist(), {need: model.astype("f4")})
-    )
+    sides = (("human", ids, human), ("model", model_ids, model.astype("f4")))
+    return Features(*(Side(name, names.tolist(), {need: rows}) for name, names, rows in sides))
 
 
 def test_samples_of_a_prompt_stay_together():
@@ -411,9 +409,8 @@ def test_knn_on_a_line():
     in none: precision 1/3, density (2 + 0 + 0) / (1 · 3) = 2/3, coverage 2/3.
     Model radii: .5 → 9.5, 10 → 1, 11 → 1. All human points are within 9.5 of .5: recall 1.
     """
-    got = knn_precision_recall(
-        human=np.array([[0.0], [1.0], [3.0]]), model=np.array([[0.5], [10.0], [11.0]]), k=1, explained_variance=None
-    )
+    human, model = column(0, 1, 3), column(0.5, 10, 11)
+    got = knn_precision_recall(human=human, model=model, k=1, explained_variance=None)
     assert dict(got) == pytest.approx({"precision": 1 / 3, "recall": 1.0, "density": 2 / 3, "coverage": 2 / 3})
 
 
@@ -588,9 +585,7 @@ def make_space(metric, n=30, dim=6):
     return human, systems
 
 
-@pytest.mark.parametrize(
-    "metric", [Mauve(), Kid(), Frechet(), Frechet(pca_share=0.9), KnnPrecisionRecall()], ids=lambda m: m.name
-)
+@cases("metric", Mauve(), Kid(), Frechet(), Frechet(pca_share=0.9), KnnPrecisionRecall(), ids=lambda m: m.name)
 def test_joint_estimates_are_values_against_all_human_texts_in_one_space(metric):
     human, systems = make_space(metric)
     estimates = metric.estimate_jointly(human, systems, Plan(40))

@@ -47,9 +47,8 @@ def rep(best: list[int], gold: list[int], context: list[int], length: int, *, wr
 def spectrum(losses, frequencies):
     """Absolute values of the discrete Fourier transform, joined by straight lines."""
     n = len(losses)
-    values = [
-        abs(sum(x * cmath.exp(-2j * math.pi * f * t / n) for t, x in enumerate(losses))) for f in range(n // 2 + 1)
-    ]
+    turns = (-2j * math.pi * f / n for f in range(n // 2 + 1))
+    values = [abs(sum(x * cmath.exp(turn * t) for t, x in enumerate(losses))) for turn in turns]
     return np.interp(np.linspace(0, 0.5, frequencies), np.arange(n // 2 + 1) / n, values)
 
 

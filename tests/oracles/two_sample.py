@@ -78,12 +78,9 @@ def clipped(human, model, k):
     clipped = [min(r, float(np.median(full))) for r in full]
 
     def share(points, own):
-        return np.mean(
-            [
-                min(1, sum(math.dist(human[i], y) <= clipped[i] for i in range(len(human)) if not (own and i == j)) / k)
-                for j, y in enumerate(points)
-            ]
-        )
+        balls = list(enumerate(zip(human, clipped, strict=True)))
+        found = (sum(math.dist(x, y) <= r for i, (x, r) in balls if not (own and i == j)) for j, y in enumerate(points))
+        return np.mean([min(1, count / k) for count in found])
 
     density = min(1.0, share(model, False) / share(human, True))
     y = np.mean([min(k, sum(math.dist(x, m) < full[i] for m in model)) / k for i, x in enumerate(human)])

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from openended.harness.results import read_results
-from tests.helpers import ROOT, openended
+from tests.helpers import ROOT, cases, openended, read_records
 
 N, NEW = 24, 16
 DECODERS = "greedy,nucleus,beam,contrastive_search"
@@ -33,8 +33,7 @@ def grid(real_models, tmp_path_factory):
     folder = tmp_path_factory.mktemp("grid")
     both = f"model.path={real_models}/smollm2,{real_models}/gemma3"
     words = ["-m", "name=real", both, f"decoder={DECODERS}", *list_words(real_models)]
-    done = openended(*words, cwd=folder, draw=True, verbose=False)
-    assert done.returncode == 0, done.stderr
+    done = openended(*words, cwd=folder, draw=True, verbose=False, code=0)
     return folder, done.stdout
 
 
@@ -86,21 +85,18 @@ def test_a_report_from_another_folder_and_single_runs_read_the_same(grid, tmp_pa
     assert openended("show", "real", cwd=folder, verbose=False).returncode == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     "more",
-    [
-        ["decoder=adversarial"],
-        ["decoder=nucleus", "model.chat_template=true"],
-        ["decoder=nucleus", "model.dtype=bfloat16"],
-        ["decoder=min_p", "samples=2"],
-    ],
+    ["decoder=adversarial"],
+    ["decoder=nucleus", "model.chat_template=true"],
+    ["decoder=nucleus", "model.dtype=bfloat16"],
+    ["decoder=min_p", "samples=2"],
 )
 def test_other_ways_to_run_a_pretrained_model(real_models, tmp_path, more):
     words = [f"model.path={real_models}/smollm2", *list_words(real_models, metrics="gen_ppl,distinct_n"), *more]
-    done = openended(*words, "num_examples=8", cwd=tmp_path, verbose=False)
-    assert done.returncode == 0, done.stderr
-    (record,) = (tmp_path / "outputs/runs").rglob("record.json")
-    assert all(row["status"] == "ok" for row in json.loads(record.read_text())["results"])
+    openended(*words, "num_examples=8", cwd=tmp_path, verbose=False, code=0)
+    (record,) = read_records(tmp_path / "outputs/runs")
+    assert all(row["status"] == "ok" for row in record["results"])
 
 
 def test_audit_and_fidelity_of_the_runs(grid, real_models):
@@ -108,11 +104,9 @@ def test_audit_and_fidelity_of_the_runs(grid, real_models):
     runs = sorted((folder / "outputs/runs").rglob("record.json"))
     nucleus = next(r for r in runs if '"nucleus"' in r.read_text() and "smollm2" in r.read_text())
     reference = ["--reference", str(real_models / "smollm2")]
-    done = openended("audit", str(nucleus.parent), *reference, cwd=folder, verbose=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    openended("audit", str(nucleus.parent), *reference, cwd=folder, verbose=False, code=0)
     words = [str(real_models / "smollm2"), str(real_models / "smollm2"), "--texts", str(nucleus.parent)]
-    same = openended("fidelity", *words, cwd=folder, verbose=False)
-    assert same.returncode == 0, same.stderr
+    openended("fidelity", *words, cwd=folder, verbose=False, code=0)
 
 
 def test_files_are_scored_and_compared(real_models, tmp_path):
@@ -122,8 +116,7 @@ def test_files_are_scored_and_compared(real_models, tmp_path):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in part))
     words = ["a.jsonl", "b.jsonl", "--human", "human.jsonl", "--metrics", "mauve,gen_ppl", "metric.mauve.num_buckets=5"]
     models = ["--scorer", str(real_models / "gemma3"), "--embedder", str(real_models / "minilm"), "--name", "files"]
-    done = openended("score", *words, *models, cwd=tmp_path, verbose=False)
-    assert done.returncode == 0, done.stderr
+    openended("score", *words, *models, cwd=tmp_path, verbose=False, code=0)
     assert (tmp_path / "outputs/reports/files/results.csv").is_file()
 
 
@@ -143,8 +136,7 @@ def test_a_killed_run_goes_on_and_gives_the_same_texts(grid, real_models, tmp_pa
             break
         time.sleep(0.05)
     assert process.wait() == -signal.SIGKILL
-    done = openended(*words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    openended(*words, cwd=tmp_path, code=0)
 
     def read_values(outputs):
         frame = read_results([outputs / "runs"]).frame

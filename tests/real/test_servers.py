@@ -1,12 +1,11 @@
 """llama.cpp's own server on the GGUF file of a pretrained model, through `model=openai`."""
 
-import json
 import subprocess
 import sys
 
 import pytest
 
-from tests.helpers import ROOT, openended
+from tests.helpers import ROOT, openended, read_records
 from tests.real_servers.servers import find_free_port, run_server
 
 XLLAMACPP = "xllamacpp==2026.10.11549"
@@ -37,8 +36,8 @@ def test_llama_cpp_writes_texts_that_are_scored_and_audited(real_models, server,
     ]  # fmt: skip
     done = openended(*words, cwd=tmp_path, code=0)
     assert "probe" in done.stderr, "the server is asked about its Q, and the user is told"
-    (record,) = (tmp_path / "outputs/runs").rglob("record.json")
-    assert all(row["status"] == "ok" for row in json.loads(record.read_text())["results"])
+    (record,) = read_records(tmp_path / "outputs/runs")
+    assert all(row["status"] == "ok" for row in record["results"])
     audited = openended("audit", "served", "--reference", str(real_models / "smollm2"), cwd=tmp_path, verbose=False)
     assert "192 tokens" in audited.stdout, audited.stderr
     assert "4-bit weights, blocks of 32" in audited.stdout

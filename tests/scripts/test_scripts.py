@@ -12,7 +12,7 @@ import pytest
 
 from scripts import bench
 from scripts.studies import power, study
-from tests.helpers import ROOT, openended
+from tests.helpers import ROOT, cases, openended
 from tests.lazy import LazyModule, torch
 
 
@@ -79,9 +79,8 @@ def test_differences_of_a_mean_and_of_a_ratio_come_from_numbers_of_each_text():
     difference, error, dof = power.estimate_of_texts(sides[0], sides, "gen_ppl")
     logs = [np.average(side[:, 1], weights=side[:, 0]) for side in texts]
     assert difference == pytest.approx(np.exp(logs[0]) - np.exp(logs[1]))
-    residuals = [
-        np.exp(m) * side[:, 0] * (side[:, 1] - m) / side[:, 0].mean() for m, side in zip(logs, texts, strict=True)
-    ]
+    pairs = zip(logs, texts, strict=True)
+    residuals = [np.exp(m) * side[:, 0] * (side[:, 1] - m) / side[:, 0].mean() for m, side in pairs]
     assert error == pytest.approx(np.std(residuals[0] - residuals[1]) / 20, rel=0.2)  # the delta method
     assert 100 < dof < 199
 
@@ -97,13 +96,13 @@ def test_everything_for_a_gpu_runs_on_the_simulated_device(tmp_path):
     assert "skipped" not in text.split("## two_sample")[0]  # mauve-text may be missing
 
 
-@pytest.mark.parametrize(
+@cases(
     "area",
-    [
+    *(
         pytest.param(area, marks=pytest.mark.slow if area == "loading" else pytest.mark.long)
         for area in bench.AREAS
         if area not in ("accelerator", "precision", "engines")
-    ],
+    ),
 )
 def test_every_benchmark_of_the_harness_runs_at_tiny_sizes(area):
     command = [sys.executable, "scripts/bench.py", "--simulate", "--only", area, "--repeats", "1"]
@@ -212,9 +211,8 @@ def test_a_model_is_trained_calibrated_and_exported(tokenizer, tmp_path):
         assert best.ppl < before / 10
         assert training.calibrate(fresh) in train.CALIBRATION_GRID
         training.export(fresh, best)
-    assert transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "tiny").num_parameters() == sum(
-        p.numel() for p in fresh.parameters()
-    )
+    tiny = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "tiny")
+    assert tiny.num_parameters() == sum(p.numel() for p in fresh.parameters())
     assert "--model tiny --tokens 12000" in (tmp_path / "tiny/README.md").read_text(encoding="utf-8")
 
 

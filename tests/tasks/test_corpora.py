@@ -32,7 +32,7 @@ from openended.tasks.unconditional import Unconditional, wrap
 from openended.tasks.webtext import WebText
 from openended.tasks.writing_prompts import WritingPrompts, detokenize, strip_tag
 from tests.harness.report.synthetic import write_run
-from tests.helpers import run_settings, write_jsonl
+from tests.helpers import SHARED, cases, check_error, run_settings, write_file, write_jsonl
 from tests.tasks.reading import read, read_counted
 
 # What the README's table says of a task
@@ -66,7 +66,6 @@ def test_the_command_is_a_run_of_the_task(name: str) -> None:
 
 # WebText in the published format, and named public files of generations
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 DOC = "One two three.\n\nFour five six seven eight nine ten eleven twelve."
 
 
@@ -126,8 +125,7 @@ def test_the_official_file_is_planned_offline(tmp_path):
     assert planned.path == tmp_path / "webtext" / "webtext.test.jsonl"
     assert not planned.present
     for ask in (task.fingerprint, task.fetch):
-        with pytest.raises(DataError, match=r"missing file .*webtext\.test\.jsonl; get it from https://.* put it at"):
-            ask()
+        check_error(DataError, r"missing file .*webtext\.test\.jsonl; get it from https://.* put it at", ask)
     planned.path.parent.mkdir()
     write(planned.path.parent, DOC)
     task.fetch()
@@ -144,14 +142,11 @@ def test_public_generations_have_names(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENENDED_CACHE", str(tmp_path))
     monkeypatch.setenv("OPENENDED_OFFLINE", "1")
     assert find_generations("some/file.jsonl", planning=False) == Path("some/file.jsonl")
-    for name, file in [
-        ("gpt2-output:xl-1542M-k40.test", "/xl-1542M-k40.test.jsonl"),
-        ("grover:mega-p0.94", "/generator=mega~dataset=p0.94.jsonl"),
-    ]:
+    missing = r"missing file .*; get it from https://.* put it at"
+    named = ("gpt2-output:xl-1542M-k40.test", "/xl-1542M-k40.test.jsonl")
+    for name, file in (named, ("grover:mega-p0.94", "/generator=mega~dataset=p0.94.jsonl")):
         for planning in (False, True):
-            with pytest.raises(DataError, match=r"missing file .*; get it from https://.* put it at") as caught:
-                find_generations(name, planning=planning)
-            assert file in str(caught.value)
+            assert file in check_error(DataError, missing, find_generations, name, planning=planning)
     path = tmp_path / "webtext" / "xl-1542M-k40.test.jsonl"
     path.parent.mkdir()
     path.write_text("{}")
@@ -161,7 +156,7 @@ def test_public_generations_have_names(tmp_path, monkeypatch):
 @pytest.mark.reference
 def test_real_documents_under_the_real_tokenizer():
     """Prompts of 40 GPT-2 tokens, cut from real documents, are those that the stored generations were made for."""
-    bpe, stored = SHARED / "gpt2_bpe", SHARED / "generations" / "webtext" / "gpt2-large-greedy.jsonl"
+    bpe, stored = SHARED / "data/gpt2_bpe", SHARED / "data/generations/webtext/gpt2-large-greedy.jsonl"
     if not bpe.is_dir() or not stored.is_file():
         pytest.skip(f"{bpe} or {stored} is not there")
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -212,15 +207,13 @@ def stories(path, **options):
     return WritingPrompts(path=str(path), **chosen)
 
 
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
-        ("I ca n't , wo n't ; it 's he 'll I 'm", "I can't, won't; it's he'll I'm"),
-        ("`` Hi , '' she said , `` bye ! ''", '"Hi," she said, "bye!"'),
-        ("A <newline> B<newline><newline>C", "A\nB\n\nC"), ("( well ) [ so ] $ 5 and 10 %", "(well) [so] $5 and 10%"),
-        ('He said " yes " .', 'He said "yes".'), ("wait ... what", "wait... what"),
-        ("gon na go , got ta run", "gonna go, gotta run"), ("no markup at all", "no markup at all"), ("", ""),
-    ],
+@cases(
+    "raw, expected",
+    ("I ca n't , wo n't ; it 's he 'll I 'm", "I can't, won't; it's he'll I'm"),
+    ("`` Hi , '' she said , `` bye ! ''", '"Hi," she said, "bye!"'),
+    ("A <newline> B<newline><newline>C", "A\nB\n\nC"), ("( well ) [ so ] $ 5 and 10 %", "(well) [so] $5 and 10%"),
+    ('He said " yes " .', 'He said "yes".'), ("wait ... what", "wait... what"),
+    ("gon na go , got ta run", "gonna go, gotta run"), ("no markup at all", "no markup at all"), ("", ""),
 )  # fmt: skip
 def test_markup_is_undone(raw, expected):
     assert detokenize(raw) == expected
@@ -268,22 +261,18 @@ def test_bytes_that_are_no_text_are_counted_and_odd_line_ends_change_nothing(tmp
     assert skipped == {"not UTF-8": 1}
 
 
-@pytest.mark.parametrize(
-    ("sources", "targets", "message"),
-    [
-        (SOURCES, TARGETS[:3], r"test, line 4: only one of wp_source and wp_target"),
-        (SOURCES, [*TARGETS, "more"], r"test, line 5: only one of"),
-    ],
+@cases(
+    "sources, targets, message",
+    (SOURCES, TARGETS[:3], r"test, line 4: only one of wp_source and wp_target"),
+    (SOURCES, [*TARGETS, "more"], r"test, line 5: only one of"),
 )
 def test_files_that_do_not_belong_together(tmp_path, sources, targets, message):
-    with pytest.raises(DataError, match=message):
-        read(stories(write_folder(tmp_path, sources, targets)))
+    check_error(DataError, message, read, stories(write_folder(tmp_path, sources, targets)))
 
 
 def test_missing_and_broken_archives(tmp_path):
     def check(path, message, **options):
-        with pytest.raises(DataError, match=message):
-            read(stories(path, **options))
+        check_error(DataError, message, read, stories(path, **options))
 
     check(tmp_path / "none.tar.gz", r"missing file: .*; get it from https://dl\.fbaipublicfiles\.com")
     archive = write_archive(tmp_path)
@@ -297,8 +286,7 @@ def test_missing_and_broken_archives(tmp_path):
     check(folder, r"missing file: .*test\.wp_source; get it from https://")
     task = WritingPrompts(cache_dir=str(tmp_path), offline=True)
     assert task.needs_tokenizer()
-    with pytest.raises(DataError, match=r"writingPrompts\.tar\.gz"):
-        task.fingerprint()
+    check_error(DataError, r"writingPrompts\.tar\.gz", task.fingerprint)
 
 
 # News in Grover's formats, made up and real
@@ -347,8 +335,7 @@ def test_what_cannot_be_used_is_counted_of_realnews(tmp_path):
     with pytest.raises(DataError, match=r"no human article of split 'val'; type task\.split=test"):
         read(RealNews(path=write_realnews(tmp_path, [grover(1)]), split="val"))
     for file in ("a/b", ""):
-        with pytest.raises(SpecError, match="file"):
-            RealNews(file=file)
+        check_error(SpecError, "file", RealNews, file=file)
 
 
 # Biographies after examples in the prompt
@@ -394,23 +381,19 @@ def test_lengths_are_kept_and_the_rest_counted(tmp_path):
         if examples:
             assert len(read_counted(task)[0]) == examples
             continue
-        with pytest.raises(DataError, match="holds 0 biographies of the asked length, expected 1"):
-            read(task)
+        check_error(DataError, "holds 0 biographies of the asked length, expected 1", read, task)
     with pytest.raises(DataError, match="holds 5 biographies of the asked length, expected 6"):
         read(Biographies(path=write_biographies(tmp_path, count=5)))
-    path = write_jsonl(
-        tmp_path / "bio.jsonl", [{"title": "x", "content": "too short"}, {"title": "a", "content": "b " * 90}]
-    )
+    rows = [{"title": "x", "content": "too short"}, {"title": "a", "content": "b " * 90}]
+    path = write_jsonl(tmp_path / "bio.jsonl", rows)
     assert read_counted(Biographies(path=str(path), num_in_context=0))[1] == {"not of 80 to 350 words": 1}
 
 
 def test_missing_file(tmp_path):
     task = Biographies(path=str(tmp_path / "none.jsonl"))
-    with pytest.raises(DataError, match=r"task biographies: no such file.*task\.path"):
-        task.fingerprint()
+    check_error(DataError, r"task biographies: no such file.*task\.path", task.fingerprint)
     assert not task.files()[0].present
-    with pytest.raises(DataError, match=r"not distributed .*set task\.path"):
-        Biographies().fingerprint()
+    check_error(DataError, r"not distributed .*set task\.path", Biographies().fingerprint)
     assert Biographies().files()[0].url.startswith("https://")
 
 
@@ -456,14 +439,12 @@ def test_another_systems_texts_are_the_reference(tmp_path, keys):
 
 def test_the_reference_is_a_system_too(tmp_path):
     path = write_creative(tmp_path, [{"id": i, "text": f"t{i}"} for i in range(5)])
-    assert Creative(reference=path, num_draws=60).open_bundled_system("reference")() == {
-        f"creative/{i:06d}": f"t{i}" for i in range(5)
-    }
+    texts = Creative(reference=path, num_draws=60).open_bundled_system("reference")()
+    assert texts == {f"creative/{i:06d}": f"t{i}" for i in range(5)}
     assert Creative(reference=path).name_bundled_system("reference") == Path(path).stem
     run = write_run(tmp_path, "nucleus", 0, model="docs-m")
     assert Creative(reference=str(run)).name_bundled_system("reference") == "docs-m", "the model that wrote it"
-    with pytest.raises(SpecError, match=r"generations=reference: set task\.reference"):
-        Creative().open_bundled_system("reference")
+    check_error(SpecError, r"generations=reference: set task\.reference", Creative().open_bundled_system, "reference")
 
 
 def test_draws_without_a_text_are_counted(tmp_path):
@@ -473,24 +454,20 @@ def test_draws_without_a_text_are_counted(tmp_path):
     assert skipped == {"the reference has no text for the draw": 2, "the reference's text is empty": 1}
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([{"id": 0, "text": "a"}, {"id": "creative/000099", "text": "a"}], r"r\.jsonl:2: answers none of the 60 draws"),
-        ([{"id": 0, "prompt": "Another one", "text": "a"}], r"r\.jsonl:1: not the prompt of creative/000000"),
-        ([{"text": "a"}], r"r\.jsonl:1: no field 'prompt'"),
-        ([], "holds no text"),
-    ],
+@cases(
+    "rows, message",
+    ([{"id": 0, "text": "a"}, {"id": "creative/000099", "text": "a"}], r"r\.jsonl:2: answers none of the 60 draws"),
+    ([{"id": 0, "prompt": "Another one", "text": "a"}], r"r\.jsonl:1: not the prompt of creative/000000"),
+    ([{"text": "a"}], r"r\.jsonl:1: no field 'prompt'"),
+    ([], "holds no text"),
 )
 def test_a_reference_that_does_not_fit_is_an_error(tmp_path, rows, message):
-    with pytest.raises(DataError, match=message):
-        draw(reference=write_creative(tmp_path, rows))
+    check_error(DataError, message, draw, reference=write_creative(tmp_path, rows))
 
 
 def test_a_folder_must_be_that_of_a_run_with_texts(tmp_path):
     def check(message):
-        with pytest.raises(DataError, match=message):
-            Creative(reference=str(tmp_path)).fingerprint()
+        check_error(DataError, message, Creative(reference=str(tmp_path)).fingerprint)
 
     check(r"no such file: .*record\.json")
     (tmp_path / "record.json").write_text("[]")
@@ -507,11 +484,8 @@ def test_a_run_is_a_reference_by_its_first_samples(tmp_path):
     from openended.harness.storage.rows import Row, write_rows
 
     draws = draw(num_draws=2)
-    rows = [
-        Row(e.prompt, (), Generation(e.id, sample, f"{e.id} {sample}", (), "length", float("nan")))
-        for e in draws
-        for sample in (0, 1)
-    ]
+    samples = [(e, Generation(e.id, s, f"{e.id} {s}", (), "length", float("nan"))) for e in draws for s in (0, 1)]
+    rows = [Row(e.prompt, (), text) for e, text in samples]
     (tmp_path / "generate/ab/abc").mkdir(parents=True)
     write_rows(tmp_path / "generate/ab/abc/data.arrow", rows)
     record = RunRecord(created="2027-01-31T12:00:00+00:00", spec={}, axes={}, results=(), store=".")
@@ -520,15 +494,13 @@ def test_a_run_is_a_reference_by_its_first_samples(tmp_path):
 
 
 def test_own_instructions(tmp_path):
-    path = tmp_path / "own.txt"
-    path.write_text("Write X.\n\nWrite Y.\n", encoding="utf-8")
+    path = write_file(tmp_path / "own.txt", "Write X.\n\nWrite Y.\n")
     assert {e.prompt[13:21] for e in draw(path=str(path))} == {"Write X.", "Write Y."}
     assert Creative(path=str(path)).fingerprint() != Creative().fingerprint()
     assert [f.name for f in Creative(path=str(path)).files()] == ["own.txt"]
     for data, message in ((b"\n", "holds no text"), (b"caf\xe9\n", "not UTF-8")):
         path.write_bytes(data)
-        with pytest.raises(DataError, match=message):
-            draw(path=str(path))
+        check_error(DataError, message, draw, path=str(path))
     with pytest.raises(DataError, match=r"task creative: no such file: .*; set task\.path"):
         Creative(path=str(tmp_path / "none")).fingerprint()
 
@@ -562,8 +534,7 @@ def test_reference_and_systems_hold_their_topics_and_share_no_text(tmp_path):
     assert len(reference) + len(same) == 200
     assert task.open_bundled_system("somebody.jsonl") is None
     for wrong in ("", "world+weather", "world+world"):
-        with pytest.raises(SpecError, match="topics"):
-            task.open_bundled_system(f"topics:{wrong}")
+        check_error(SpecError, "topics", task.open_bundled_system, f"topics:{wrong}")
 
 
 def test_texts_are_title_and_description_without_markup(tmp_path):
@@ -575,19 +546,15 @@ def test_texts_are_title_and_description_without_markup(tmp_path):
     assert all(e.prompt == "" and e.id.startswith("ag_news/") for e in examples)
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([["5", "a", "b"]], r"train\.csv:1: expected a class from 1 to 4"),
-        ([["1", "a"]], r"train\.csv:1: expected a class"),
-        ([["3", "a", "b"]], r"holds no text of world, sports"),
-    ],
+@cases(
+    "rows, message",
+    ([["5", "a", "b"]], r"train\.csv:1: expected a class from 1 to 4"),
+    ([["1", "a"]], r"train\.csv:1: expected a class"),
+    ([["3", "a", "b"]], r"holds no text of world, sports"),
 )
 def test_wrong_files(tmp_path, rows, message):
-    with pytest.raises(DataError, match=message):
-        read(AgNews(path=write_topics(tmp_path, rows)))
-    with pytest.raises(DataError, match=r"missing file: .*; get it from https"):
-        read(AgNews(path=str(tmp_path / "none.csv")))
+    check_error(DataError, message, read, AgNews(path=write_topics(tmp_path, rows)))
+    check_error(DataError, r"missing file: .*; get it from https", read, AgNews(path=str(tmp_path / "none.csv")))
 
 
 @pytest.fixture
@@ -607,8 +574,7 @@ def test_systems_share_no_text_with_the_reference(task):
     assert not reference & system
     assert len(reference | system) == 80
     assert {text.split()[0] for text in task.open_bundled_system("topics:scipy")()} == {"scipy"}
-    with pytest.raises(SpecError, match="topics: expected some of python, numpy"):
-        DocsTopics(topics=("tensorflow",))
+    check_error(SpecError, "topics: expected some of python, numpy", DocsTopics, topics=("tensorflow",))
 
 
 # Datasets of the hub: a local folder for the reading, a stand-in for the hub's answers
@@ -681,11 +647,8 @@ def test_two_fields(dataset):
 
 
 def test_what_is_missing_is_a_one_line_error(dataset):
-    with pytest.raises(DataError, match="no field 'txt'; did you mean 'text'"):
-        read(hub(dataset, text_field="txt"))
-    with pytest.raises(DataError, match="split dev: cannot be loaded") as caught:
-        read(hub(dataset, split="dev"))
-    assert "\n" not in str(caught.value)
+    check_error(DataError, "no field 'txt'; did you mean 'text'", read, hub(dataset, text_field="txt"))
+    check_error(DataError, "split dev: cannot be loaded", read, hub(dataset, split="dev"))
 
 
 def test_nested_fields_are_named_by_a_path(tmp_path, dataset):
@@ -730,8 +693,7 @@ def test_a_revision_is_resolved_once_and_kept(tmp_path, monkeypatch, answers):
 def test_a_hub_that_does_not_answer(tmp_path, answers):
     answers += [ConnectionError("no route\nto host"), None]
     for message in (r"does not answer for it \(no route\)", r"names no commit; set task\.revision"):
-        with pytest.raises(DataError, match=message):
-            Hub(path="some/set", cache_dir=str(tmp_path)).fetch()
+        check_error(DataError, message, Hub(path="some/set", cache_dir=str(tmp_path)).fetch)
 
 
 # Human texts without prompts: pieces, documents, boundaries, sources
@@ -772,17 +734,15 @@ def read_texts(tokenizer=None, **options):
     return [e.human for e in examples]
 
 
-@pytest.mark.parametrize(
-    ("boundaries", "tokenizer", "pieces"),
-    [
-        # abcd#efghi#j# in pieces of five; the last three are dropped.
-        ("eos", Characters(), ["abcd#", "efghi"]),
-        # Three tokens of text between a start and an end token; the last one is dropped.
-        ("bos_eos", Characters(), ["#abc#", "#d#e#", "#fgh#", "#i#j#"]),
-        ("bos_eos", WithStart(), ["^abc#", "^d#e#", "^fgh#", "^i#j#"]),
-        # abcd, a blank line, efghi, a blank line, j, a blank line.
-        ("none", NoEnd(), ["abcd\n", "\nefgh", "i\n\nj\n"]),
-    ],
+@cases(
+    "boundaries, tokenizer, pieces",
+    # abcd#efghi#j# in pieces of five; the last three are dropped.
+    ("eos", Characters(), ["abcd#", "efghi"]),
+    # Three tokens of text between a start and an end token; the last one is dropped.
+    ("bos_eos", Characters(), ["#abc#", "#d#e#", "#fgh#", "#i#j#"]),
+    ("bos_eos", WithStart(), ["^abc#", "^d#e#", "^fgh#", "^i#j#"]),
+    # abcd, a blank line, efghi, a blank line, j, a blank line.
+    ("none", NoEnd(), ["abcd\n", "\nefgh", "i\n\nj\n"]),
 )
 def test_documents_are_wrapped_into_pieces_of_one_length(path, boundaries, tokenizer, pieces):
     assert read_texts(tokenizer, path=path, boundaries=boundaries) == pieces
@@ -792,8 +752,7 @@ def test_documents_stay_whole_and_need_no_tokenizer(path):
     assert read_texts(path=path, layout="documents") == ["abcd", "efghi", "j"]
     assert not Unconditional(text="file", path=path, layout="documents").needs_tokenizer()
     assert Unconditional(text="file", path=path).needs_tokenizer()
-    with pytest.raises(DataError, match=r"no end token; set task\.boundaries=none"):
-        list(wrap(iter(["abc"]), NoEnd(), 3, "eos"))
+    check_error(DataError, r"no end token; set task\.boundaries=none", list, wrap(iter(["abc"]), NoEnd(), 3, "eos"))
 
 
 def test_pieces_of_the_bundled_docs_have_the_length_and_are_tokenized_back_to_the_same_tokens():
@@ -826,8 +785,7 @@ def test_text8_is_cut_by_characters(tmp_path, monkeypatch):
     assert read_texts(text="text8", path=str(path)) == ["one t", "wo ni"]
     assert not Unconditional(text="text8", path=str(path)).needs_tokenizer()
     path.write_bytes(b"no archive")
-    with pytest.raises(DataError, match=r"text8\.zip: not the archive"):
-        read_texts(text="text8", path=str(path))
+    check_error(DataError, r"text8\.zip: not the archive", read_texts, text="text8", path=str(path))
 
 
 # Open questions: NoveltyBench and Infinity-Chat

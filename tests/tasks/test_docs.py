@@ -9,6 +9,7 @@ import pytest
 from openended.harness.core.errors import DataError
 from openended.tasks import _docstrings, _passages, docs
 from openended.tasks.docs import Docs
+from tests.helpers import cases, check_error
 from tests.tasks.reading import read, read_counted
 
 NUMPY_STYLE = '''
@@ -127,11 +128,8 @@ def passages(tree):
 
 def test_prose_is_kept_under_the_name_of_its_definition(passages):
     assert passages["docs/hues.mixing/mix/0"].text == (
-        "Mix two colours of the same family. "
-        "The result of a and b is computed in linear light, which is what paint.blend and "
-        "the palette do as well. "
-        "Light is additive, pigments are not. "
-        "Old screens need a correction before they show this."
+        "Mix two colours of the same family. The result of a and b is computed in linear light, which is what paint.blend "
+        "and the palette do as well. Light is additive, pigments are not. Old screens need a correction before they show this."
     )
     assert passages["docs/hues.drying/dry/0"].text == "Wait until the paint is dry."
     assert passages["docs/hues.mixing/mix.helper/0"].text == "Convert one colour to linear light."
@@ -169,10 +167,8 @@ def test_the_fingerprint_is_that_of_the_content_and_workers_change_nothing(tree)
     assert _passages.fingerprint(moved) != _passages.fingerprint(before)
     (tree / "drying.py").write_text('"""Wait until the paint is very dry."""\n')
     assert _passages.fingerprint(_docstrings.load_passages(packages=("hues",))) != _passages.fingerprint(before)
-    with pytest.raises(ModuleNotFoundError, match="no_such_package"):
-        _docstrings.load_passages(packages=("no_such_package",))
-    with pytest.raises(ValueError, match="at least 1, got 0"):
-        _docstrings.load_passages(workers=0)
+    check_error(ModuleNotFoundError, "no_such_package", _docstrings.load_passages, packages=("no_such_package",))
+    check_error(ValueError, "at least 1, got 0", _docstrings.load_passages, workers=0)
     assert set(_docstrings.package_versions(("python", "numpy"))) == {"python", "numpy"}
     assert "python" in _passages.DEFAULT_PACKAGES
 
@@ -190,26 +186,24 @@ def test_attached_docstrings_are_read(tree):
     }
 
 
-@pytest.mark.parametrize(
-    ("docstring", "expected"),
-    [
-        ("", []),
-        ("Too short here.", []),
-        ("No full stop at the end", []),
-        ("A line that leads to code:\n\n    x = f(y)", []),
-        ("One whole sentence stays. The next one leads to code::\n\n    x = f(y)", ["One whole sentence stays."]),
-        ("A\nheading of a text\n=================\n\nThe text below is kept.",
-         ["The text below is kept."]),
-        ("x : int\n    A parameter without any section.\n\nAfter it the prose goes on.",
-         ["After it the prose goes on."]),
-        ("Some prose stands first.\n>>> f(x)\nThe output is a sentence.\n\nSome prose stands last.",
-         ["Some prose stands first.", "Some prose stands last."]),
-        ("See [`Model`] and [the guide](https://example.org/guide) for more.",
-         ["See Model and the guide for more."]),
-        ("Note:\n    An indented note is prose.\n\nBack at the old margin now.",
-         ["An indented note is prose.", "Back at the old margin now."]),
-        ("```python\nThis is a comment.\n```", []),
-    ],
+@cases(
+    "docstring, expected",
+    ("", []),
+    ("Too short here.", []),
+    ("No full stop at the end", []),
+    ("A line that leads to code:\n\n    x = f(y)", []),
+    ("One whole sentence stays. The next one leads to code::\n\n    x = f(y)", ["One whole sentence stays."]),
+    ("A\nheading of a text\n=================\n\nThe text below is kept.",
+     ["The text below is kept."]),
+    ("x : int\n    A parameter without any section.\n\nAfter it the prose goes on.",
+     ["After it the prose goes on."]),
+    ("Some prose stands first.\n>>> f(x)\nThe output is a sentence.\n\nSome prose stands last.",
+     ["Some prose stands first.", "Some prose stands last."]),
+    ("See [`Model`] and [the guide](https://example.org/guide) for more.",
+     ["See Model and the guide for more."]),
+    ("Note:\n    An indented note is prose.\n\nBack at the old margin now.",
+     ["An indented note is prose.", "Back at the old margin now."]),
+    ("```python\nThis is a comment.\n```", []),
 )  # fmt: skip
 def test_prose_of_one_docstring(docstring, expected):
     assert _docstrings.prose_paragraphs(docstring) == expected
@@ -295,8 +289,7 @@ def test_the_tasks_fingerprint_is_cheap_and_moves_with_the_installed_versions(co
     assert Docs().fingerprint() != first
     monkeypatch.undo()
     monkeypatch.setattr(_passages, "DEFAULT_PACKAGES", ("no_such_package_here",))
-    with pytest.raises(DataError, match="no_such_package_here is not installed"):
-        Docs().fingerprint()
+    check_error(DataError, "no_such_package_here is not installed", Docs().fingerprint)
 
 
 class Letters:

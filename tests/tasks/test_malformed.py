@@ -17,6 +17,7 @@ from openended.tasks.creative import Creative
 from openended.tasks.jsonl import JsonLines
 from openended.tasks.realnews import RealNews
 from openended.tasks.webtext import WebText
+from tests.helpers import check_error
 
 COUNT = 4
 TEXT = "Once there was a fox, and it slept all day in the sun, for nobody came by. "
@@ -98,9 +99,7 @@ def load(folder, form, path, count=COUNT):
 
 
 def check_refused(folder, form, path, message, count=COUNT):
-    with pytest.raises(HarnessError, match=message) as caught:
-        load(folder, form, path, count)
-    assert "\n" not in str(caught.value)
+    check_error(HarnessError, message, load, folder, form, path, count)
 
 
 @pytest.fixture(params=FORMATS)

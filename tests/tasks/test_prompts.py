@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 
 from openended.harness.core import sort_by_hash
 from openended.tasks._prompts import Cutter
+from tests.helpers import cases
 
 
 class Bytes:
@@ -32,25 +33,23 @@ def cut(text, unit, length, max_length=None, tokenizer=None):
     return Cutter(unit, length, max_length, tokenizer or Bytes()).cut(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "unit", "length", "max_length", "expected"),
-    [
-        ("One two  three\nfour", "words", 2, None, ("One two", "  three\nfour")),
-        ("  One two three four", "words", 1, 3, ("  One", " two three")),
-        ("One two three", "words", 1, 3, ("One", " two three")),
-        ("One two", "words", 2, None, None),
-        ("One two \n", "words", 2, None, None),
-        ("", "words", 1, None, None),
-        ("abcdef", "tokens", 2, None, ("ab", "cdef")),
-        ("abcdef", "tokens", 2, 5, ("ab", "cde")),
-        ("abcdef", "tokens", 2, 6, ("ab", "cdef")),
-        ("abc", "tokens", 3, None, None),
-        # "é" is two bytes: two tokens would end within it, so the prompt is "a".
-        ("aébc", "tokens", 2, None, ("a", "ébc")),
-        ("a𝄞bc", "tokens", 4, None, ("a", "𝄞bc")),
-        ("abcé", "tokens", 1, 4, ("a", "bc")),
-        ("x" * 100_000, "tokens", 2, 10, ("xx", "x" * 8)),
-    ],
+@cases(
+    "text, unit, length, max_length, expected",
+    ("One two  three\nfour", "words", 2, None, ("One two", "  three\nfour")),
+    ("  One two three four", "words", 1, 3, ("  One", " two three")),
+    ("One two three", "words", 1, 3, ("One", " two three")),
+    ("One two", "words", 2, None, None),
+    ("One two \n", "words", 2, None, None),
+    ("", "words", 1, None, None),
+    ("abcdef", "tokens", 2, None, ("ab", "cdef")),
+    ("abcdef", "tokens", 2, 5, ("ab", "cde")),
+    ("abcdef", "tokens", 2, 6, ("ab", "cdef")),
+    ("abc", "tokens", 3, None, None),
+    # "é" is two bytes: two tokens would end within it, so the prompt is "a".
+    ("aébc", "tokens", 2, None, ("a", "ébc")),
+    ("a𝄞bc", "tokens", 4, None, ("a", "𝄞bc")),
+    ("abcé", "tokens", 1, 4, ("a", "bc")),
+    ("x" * 100_000, "tokens", 2, 10, ("xx", "x" * 8)),
 )
 def test_cuts(text, unit, length, max_length, expected):
     assert cut(text, unit, length, max_length) == expected

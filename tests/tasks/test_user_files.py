@@ -13,7 +13,7 @@ from openended.harness.storage import RowFile
 from openended.tasks.jsonl import JsonLines
 from openended.tasks.pairs import Pairs
 from openended.tasks.texts import Texts
-from tests.helpers import openended, write_jsonl
+from tests.helpers import cases, check_error, openended, write_file, write_jsonl
 from tests.tasks.reading import read, read_counted
 
 GOOD = [{"id": i, "prompt": f"P{i}", "human": f" h{i}"} for i in range(3)]
@@ -49,8 +49,7 @@ def test_a_line_may_list_several_human_texts(tmp_path):
     assert skipped == {"fewer than 2 references": 1}
     for wrong in ([], "x", ["x", " "], ["x", 1]):
         write_jsonl(path, [{"prompt": "a", "human": "h", "references": wrong}])
-        with pytest.raises(DataError, match=r"a\.jsonl:1: field 'references': expected a list of texts"):
-            read(task)
+        check_error(DataError, r"a\.jsonl:1: field 'references': expected a list of texts", read, task)
 
 
 @pytest.mark.parametrize("name", ["jsonl", "texts"])
@@ -60,25 +59,22 @@ def test_the_beginning_of_own_texts_is_the_prompt(tmp_path, name):
     cut = {"path": path, "text_field": "body", "prompt_length": 3, "prompt_unit": "words"}
     task = JsonLines(**cut) if name == "jsonl" else Texts(**cut)
     examples, skipped = read_counted(task)
-    assert [e.id for e in examples] == (
-        ["jsonl/a0", "jsonl/a1", "jsonl/a2"] if name == "jsonl" else ["texts/000000", "texts/000001", "texts/000002"]
-    )
+    names = ["jsonl/a0", "jsonl/a1", "jsonl/a2"] if name == "jsonl" else [f"texts/00000{i}" for i in range(3)]
+    assert [e.id for e in examples] == names
     assert (examples[0].prompt, examples[0].human) == ("one two three", " four five six 0")
     assert skipped == {"no longer than 3 words": 1}
     assert task.paired
     assert not task.needs_tokenizer()
     assert replace(task, prompt_unit="tokens").needs_tokenizer()
     assert [e.human for e in read(replace(task, max_length=5))] == [" four five"] * 3
-    with pytest.raises(SpecError, match=f"{name}.max_length: expected more than prompt_length"):
-        replace(task, max_length=3)
+    check_error(SpecError, f"{name}.max_length: expected more than prompt_length", replace, task, max_length=3)
     whole = replace(task, prompt_length=None, text_field=None)
     assert (whole.paired, whole.needs_tokenizer()) == (name == "jsonl", False)
 
 
 def test_own_texts_without_prompts_say_what_to_type(tmp_path):
     path = write_jsonl(tmp_path / "mine.jsonl", [{"text": "one two three four"}])
-    with pytest.raises(DataError, match=r"no field 'prompt'.*or task.prompt_length=35"):
-        read_file(path)
+    check_error(DataError, r"no field 'prompt'.*or task.prompt_length=35", read_file, path)
     with pytest.raises(SpecError, match="text_field: expected null where prompt_length is null"):
         JsonLines(path=str(path), text_field="text")
     done = openended("task=texts", f"task.path={path}", "num_examples=1", cwd=tmp_path, verbose=False)
@@ -95,19 +91,16 @@ def test_either_all_lines_have_an_id_or_none(tmp_path):
         read_file(write_jsonl(tmp_path / "c.jsonl", [rows[0], bare]))
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (["a", "b", "a"], r":3: duplicate id 'a', first used by record 1"),
-        ([1, "1"], r":2: duplicate id '1', first used by record 1"),
-        (["a", None], r":2: field 'id': expected an id .* got null"), (["a", 1.5], r":2: .*got 1.5"),
-        (["a", True], r":2: .*got True"), (["a", ""], r":2: .*got ''"), (["a", "\ud800"], r":2: .*surrogate"),
-    ],
+@cases(
+    "values, message",
+    (["a", "b", "a"], r":3: duplicate id 'a', first used by record 1"),
+    ([1, "1"], r":2: duplicate id '1', first used by record 1"),
+    (["a", None], r":2: field 'id': expected an id .* got null"), (["a", 1.5], r":2: .*got 1.5"),
+    (["a", True], r":2: .*got True"), (["a", ""], r":2: .*got ''"), (["a", "\ud800"], r":2: .*surrogate"),
 )  # fmt: skip
 def test_ids_are_used_once(tmp_path, values, message):
     rows = [{"id": v, "prompt": "p", "human": " h"} for v in values]
-    with pytest.raises(DataError, match=message):
-        read_file(write_jsonl(tmp_path / "a.jsonl", rows), id_field="id")
+    check_error(DataError, message, read_file, write_jsonl(tmp_path / "a.jsonl", rows), id_field="id")
 
 
 @pytest.mark.parametrize("field", ["reference", "text", "story"])
@@ -117,8 +110,7 @@ def test_the_human_field_is_detected_where_the_default_is_missing(tmp_path, fiel
     with pytest.raises(DataError, match=rf"no field 'other'; .*; set task\.human_field={field}"):
         read_file(path, human_field="other")
     write_jsonl(path, [{"prompt": "p", "left": "a", "right": "b", "x": [1]}])
-    with pytest.raises(DataError, match=r"name it: task\.human_field=left"):
-        read_file(path)
+    check_error(DataError, r"name it: task\.human_field=left", read_file, path)
     assert read_file(path, prompt_field="left", human_field="right") == [Example("jsonl/000000", "a", "b")]
     rows = [{"prompt": "p", "mood": "sad as can be", "day": f"It rained on day {i} of it."} for i in range(6)]
     path = str(write_jsonl(tmp_path / "c.jsonl", rows))
@@ -148,14 +140,12 @@ def test_a_long_file_streams(tmp_path):
 
 
 def test_the_field_is_given_by_the_file_or_by_the_user(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text(json.dumps({"human": "h", "text": "t"}) + "\n")
+    path = write_file(tmp_path / "a.jsonl", json.dumps({"human": "h", "text": "t"}) + "\n")
     assert read(Texts(path=str(path))) == [Example("texts/000000", "", "h")]
     assert read(Texts(path=str(path), text_field="text")) == [Example("texts/000000", "", "t")]
     for line, message in [('{"human": " "}', r"a\.jsonl: all 1 texts are empty"), ("", "holds no text")]:
         path.write_text(line)
-        with pytest.raises(DataError, match=message):
-            read(Texts(path=str(path)))
+        check_error(DataError, message, read, Texts(path=str(path)))
 
 
 def test_the_fingerprint_of_a_folder_is_of_its_texts_and_names(tmp_path):
@@ -172,9 +162,7 @@ FIELDS = [f"sentence{number}" for number in range(1, 6)]
 
 def write_stories(tmp_path, count=5):
     rows = [",".join(f"Story {i} has sentence {n}." for n in range(1, 6)) for i in range(count)]
-    path = tmp_path / "roc.csv"
-    path.write_text("\n".join([",".join(FIELDS), *rows, ",,,,nothing before it"]) + "\n")
-    return path
+    return write_file(tmp_path / "roc.csv", "\n".join([",".join(FIELDS), *rows, ",,,,nothing before it"]) + "\n")
 
 
 def test_sentences_are_joined_and_the_last_is_the_human_text(tmp_path):
@@ -199,8 +187,7 @@ def test_two_files_of_lines(tmp_path):
     before = Pairs(**paths).fingerprint()
     (tmp_path / "title.txt").write_text("1\n2\n")
     assert Pairs(**paths).fingerprint() != before
-    with pytest.raises(DataError, match=r"article.txt:3: only one of it and .*title.txt has this line"):
-        read(Pairs(**paths))
+    check_error(DataError, r"article.txt:3: only one of it and .*title.txt has this line", read, Pairs(**paths))
 
 
 @pytest.mark.parametrize("task", [JsonLines, Pairs])
@@ -239,8 +226,7 @@ def test_comments_are_filtered_as_in_the_appendix_of_huse(tmp_path):
         "one side has a banned word": 1,
     }  # fmt: skip
     assert task.fingerprint() != Pairs(**fields).fingerprint()
-    with pytest.raises(DataError, match=r"r\.jsonl:1: no field 'score' with upvotes"):
-        read(Pairs(**fields, score_fields=("score",)))
+    check_error(DataError, r"r\.jsonl:1: no field 'score' with upvotes", read, Pairs(**fields, score_fields=("score",)))
 
 
 @pytest.mark.slow
@@ -248,8 +234,7 @@ def test_a_retrieved_response_is_that_of_the_most_similar_context(tmp_path):
     pytest.importorskip("bm25s")
     animals = ["cat", "dog", "owl", "fox", "bee", "elk"]
     lines = [f'{{"comment": "a {a} came by on {day}", "reply": "the {a} again"}}' for a in animals for day in "xyzuvw"]
-    path = tmp_path / "pairs.jsonl"
-    path.write_text("\n".join(lines) + "\n")
+    path = write_file(tmp_path / "pairs.jsonl", "\n".join(lines) + "\n")
     words = ["task=reddit", f"task.path={path}", "generations=naive:retrieval", "num_examples=12", "metric=[length]"]
     refused = openended(*words, cwd=tmp_path, code=2)
     assert "pairs.jsonl:1: no field 'comment_score'" in refused.stderr

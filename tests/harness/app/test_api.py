@@ -14,6 +14,7 @@ from openended.harness.core.errors import DataError, SpecError
 from openended.metrics.mauve import mauve
 from openended.metrics.repetition import Repetition
 from openended.metrics.zipf import zipf_coefficient
+from tests.helpers import cases, check_error
 
 WORDS = "the a cat dog sat ran on under house river red blue then it was very cold and".split()
 
@@ -28,9 +29,8 @@ HUMAN, GREEDY, NUCLEUS = texts(0), ["the cat sat on it " * 4] * 20, texts(1)
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    return oe.evaluate(
-        human=HUMAN, systems={"greedy": GREEDY, "nucleus": NUCLEUS}, outputs_dir=tmp_path_factory.mktemp("out")
-    )
+    systems = {"greedy": GREEDY, "nucleus": NUCLEUS}
+    return oe.evaluate(human=HUMAN, systems=systems, outputs_dir=tmp_path_factory.mktemp("out"))
 
 
 def test_all_texts_whole_over_words_where_there_is_no_judge(result):
@@ -115,27 +115,19 @@ def test_a_metric_measures_texts(tmp_path):
         oe.measure("zipf", model_texts=NUCLEUS, untis="words", outputs_dir=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: oe.measure("zipf", model_texts=[]), "model_texts: expected at least one text, got an empty list"),
-        (
-            lambda: oe.measure("mauve", model_texts=["x"], human_texts=["\ud800"]),
-            "human_texts: the text at position 0 has half",
-        ),
-        (
-            lambda: oe.compute_mauve(p_text=[], q_text=["x"], featurize_model_name="docs-m"),
-            "p_text: expected at least one",
-        ),
-        (
-            lambda: oe.compute_mauve(p_text=["x"], q_text=["\ud800"], featurize_model_name="docs-m"),
-            "q_text: the text at",
-        ),
-        (
-            lambda: oe.compute_mauve(p_text="abc", q_text=["x"], featurize_model_name="docs-m"),
-            "p_text: expected a list of texts, got a str",
-        ),
-    ],
+@cases(
+    "call, message",
+    (lambda: oe.measure("zipf", model_texts=[]), "model_texts: expected at least one text, got an empty list"),
+    (
+        lambda: oe.measure("mauve", model_texts=["x"], human_texts=["\ud800"]),
+        "human_texts: the text at position 0 has half",
+    ),
+    (lambda: oe.compute_mauve(p_text=[], q_text=["x"], featurize_model_name="docs-m"), "p_text: expected at least one"),
+    (lambda: oe.compute_mauve(p_text=["x"], q_text=["\ud800"], featurize_model_name="docs-m"), "q_text: the text at"),
+    (
+        lambda: oe.compute_mauve(p_text="abc", q_text=["x"], featurize_model_name="docs-m"),
+        "p_text: expected a list of texts, got a str",
+    ),
 )
 def test_texts_that_cannot_be_read_name_the_argument(call, message):
     with pytest.raises(SpecError, match=message):
@@ -169,9 +161,8 @@ def test_vectors_of_ones_own_stand_in_for_an_embedder(tmp_path):
     rng = np.random.default_rng(0)
     human, model = rng.normal(size=(24, 5)).astype(np.float32), rng.normal(size=(20, 5)).astype(np.float32)
     given = {"human": human, "greedy": model}
-    found = oe.evaluate(
-        human=HUMAN, systems={"greedy": GREEDY}, metrics="frechet", features=given, outputs_dir=tmp_path
-    )
+    systems = {"greedy": GREEDY}
+    found = oe.evaluate(human=HUMAN, systems=systems, metrics="frechet", features=given, outputs_dir=tmp_path)
     from openended.metrics.frechet import frechet_distance
 
     assert found.values["greedy"]["frechet"] == pytest.approx(frechet_distance(human=human, model=model), rel=1e-9)
@@ -191,9 +182,8 @@ class Broken(Repetition):
 
 
 def test_a_metric_that_raises_has_no_value_and_the_others_stand(tmp_path):
-    found = oe.evaluate(
-        human=HUMAN, systems={"x": NUCLEUS}, metrics=[Broken(unit="words"), "zipf"], outputs_dir=tmp_path
-    )
+    metrics = [Broken(unit="words"), "zipf"]
+    found = oe.evaluate(human=HUMAN, systems={"x": NUCLEUS}, metrics=metrics, outputs_dir=tmp_path)
     (reason,) = found.failed
     assert reason.startswith("metric broken failed with ZeroDivisionError: by nothing (test_api.py, line ")
     assert math.isnan(found.values["x"]["broken"])
@@ -201,44 +191,40 @@ def test_a_metric_that_raises_has_no_value_and_the_others_stand(tmp_path):
     assert math.isfinite(found.values["x"]["zipf"])
     assert "failed with ZeroDivisionError: by nothing" in found.table()
     # Nothing of it is kept: with its code mended, the same call computes it.
-    assert not [
-        p for p in tmp_path.glob("store/measure/*/*/result.json") if json.loads(p.read_text())["metric"] == "broken"
-    ]
+    stored = [json.loads(path.read_text())["metric"] for path in tmp_path.glob("store/measure/*/*/result.json")]
+    assert "broken" not in stored
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        ({"systems": [GREEDY]}, r"systems: expected at least one, as {'name': texts}, got a list"),
-        ({"systems": {}}, r"expected at least one.* got none"),
-        ({"systems": {"human": GREEDY}}, r"a name other than '' and 'human' for each, got 'human'"),
-        ({"systems": {" ": GREEDY}}, r"got ' '"),
-        ({"systems": {"a": []}}, r"systems\['a'\]: expected at least one text, got an empty list"),
-        ({"systems": {"a": ["x", "\ud800"]}}, r"position 1 has half of a surrogate pair"),
-        ({"systems": {"a": ["", " "]}}, r"systems\['a'\]: all 2 texts are empty"),
-        ({"systems": {"a": np.array([["x"]])}}, r"systems\['a'\]: expected a list of texts, got a ndarray"),
-        ({"systems": {"a": {"b": "x"}}}, r"systems\['a'\]: expected a list of texts, got a dict"),
-        ({"human": []}, r"human: expected at least one text"),
-        ({"human": ["a", 3]}, r"human: expected a text at position 1, got int"),
-        ({"metrics": 3}, r"metrics: expected names, as .*, got 3"),
-        ({"metrics": [Repetition]}, r"metrics: expected names, .*Repetition"),
-        ({"metrics": ["mauv"]}, r"no metric 'mauv'; did you mean 'mauve'"),
-        ({"num_examples": 0}, r"expected 1 or more, or all"),
-        ({"features": {"human": np.zeros((2, 2))}}, r"missing a"),
-        (
-            {"features": {"human": [[1.0], [1.0, 2.0]], "a": [[1.0]]}},
-            r"features\['human'\]: expected an array of shape \(texts, dimensions\): ",
-        ),
-        (
-            {"features": {"human": [1.0], "a": [[1.0]]}},
-            r"features\['human'\]: expected floats of shape \(texts, dimensions\), got float64 \(1,\)",
-        ),
-    ],
+@cases(
+    "arguments, line",
+    ({"systems": [GREEDY]}, r"systems: expected at least one, as {'name': texts}, got a list"),
+    ({"systems": {}}, r"expected at least one.* got none"),
+    ({"systems": {"human": GREEDY}}, r"a name other than '' and 'human' for each, got 'human'"),
+    ({"systems": {" ": GREEDY}}, r"got ' '"),
+    ({"systems": {"a": []}}, r"systems\['a'\]: expected at least one text, got an empty list"),
+    ({"systems": {"a": ["x", "\ud800"]}}, r"position 1 has half of a surrogate pair"),
+    ({"systems": {"a": ["", " "]}}, r"systems\['a'\]: all 2 texts are empty"),
+    ({"systems": {"a": np.array([["x"]])}}, r"systems\['a'\]: expected a list of texts, got a ndarray"),
+    ({"systems": {"a": {"b": "x"}}}, r"systems\['a'\]: expected a list of texts, got a dict"),
+    ({"human": []}, r"human: expected at least one text"),
+    ({"human": ["a", 3]}, r"human: expected a text at position 1, got int"),
+    ({"metrics": 3}, r"metrics: expected names, as .*, got 3"),
+    ({"metrics": [Repetition]}, r"metrics: expected names, .*Repetition"),
+    ({"metrics": ["mauv"]}, r"no metric 'mauv'; did you mean 'mauve'"),
+    ({"num_examples": 0}, r"expected 1 or more, or all"),
+    ({"features": {"human": np.zeros((2, 2))}}, r"missing a"),
+    (
+        {"features": {"human": [[1.0], [1.0, 2.0]], "a": [[1.0]]}},
+        r"features\['human'\]: expected an array of shape \(texts, dimensions\): ",
+    ),
+    (
+        {"features": {"human": [1.0], "a": [[1.0]]}},
+        r"features\['human'\]: expected floats of shape \(texts, dimensions\), got float64 \(1,\)",
+    ),
 )
 def test_wrong_arguments_are_named_in_one_line(tmp_path, arguments, line):
-    with pytest.raises(SpecError, match=line) as caught:
-        oe.evaluate(**{"human": HUMAN, "systems": {"a": GREEDY}, "outputs_dir": tmp_path, **arguments})
-    assert "\n" not in str(caught.value)
+    given = {"human": HUMAN, "systems": {"a": GREEDY}, "outputs_dir": tmp_path, **arguments}
+    check_error(SpecError, line, oe.evaluate, **given)
 
 
 def test_an_unknown_argument_is_corrected(tmp_path):

@@ -1,7 +1,6 @@
 """`openended` before Hydra: commands by their names, help, lists, and completion in a real bash."""
 
 import shutil
-import subprocess
 import tomllib
 
 import pytest
@@ -13,7 +12,7 @@ from openended.harness.app.commands import completion
 from openended.harness.app.commands.describe import describe_choice, main as describe
 from openended.harness.app.commands.list import STATES, main as list_choices_of, read_papers
 from openended.harness.core import GROUPS, list_choices
-from tests.helpers import ROOT, exit_code, openended
+from tests.helpers import ROOT, cases, exit_code, openended, run_process
 
 
 def test_version_is_ours(capsys):
@@ -70,13 +69,8 @@ def test_a_list_in_the_plural(capsys):
 def test_a_metric_has_formula_options_and_sources(capsys):
     assert describe(["mauve"]) == 0
     said = capsys.readouterr().out
-    for part in (
-        "metric=[mauve]",
-        "KL(q || r)",
-        "Source: Pillutla et al. 2021",
-        "scaling_factor: 5.0 # The paper's c.",
-    ):
-        assert part in said
+    parts = ("metric=[mauve]", "KL(q || r)", "Source: Pillutla et al. 2021", "scaling_factor: 5.0 # The paper's c.")
+    assert [part for part in parts if part not in said] == []
 
 
 def test_the_options_alone_are_yaml(capsys):
@@ -132,21 +126,15 @@ def script():
 def complete(script, *words):
     """Return what a Tab after these words offers."""
     quoted = " ".join(f"'{word}'" for word in words)  # bash splits words at =
-    lines = [
-        script,
-        f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}",
-        '_openended; printf "%s\\n" "${COMPREPLY[@]}"',
-    ]
-    done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=120, check=False)
-    return done.stdout.split()
+    asked = f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}"
+    lines = "\n".join([script, asked, '_openended; printf "%s\\n" "${COMPREPLY[@]}"'])
+    return run_process("bash", "-c", lines, code=None).stdout.split()
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        ("report --lay", "--layout"), ("rate ma", "make"), ("rate make --proto", "--protocol"), ("finetune epo", "epochs="),
-        ("completion ba", "bash"), ("rep", "report"), ("dec", "decoder="), ("seed = 1 decoder = nucl", "nucleus"),
-    ],
+@cases(
+    "words, offered",
+    ("report --lay", "--layout"), ("rate ma", "make"), ("rate make --proto", "--protocol"), ("finetune epo", "epochs="),
+    ("completion ba", "bash"), ("rep", "report"), ("dec", "decoder="), ("seed = 1 decoder = nucl", "nucleus"),
 )  # fmt: skip
 def test_commands_flags_options_and_choices_are_offered(script, words, offered):
     assert offered in complete(script, "openended", *words.split())

@@ -11,6 +11,7 @@ import pytest
 import openended as oe
 from openended.harness.core.errors import SpecError
 from openended.metrics.mauve import mauve
+from tests.helpers import cases
 
 NAMES = ("mauve", "frontier_integral", "mauve_star", "frontier_integral_star")
 # (n, dimensions, shift) of `sides` → what mauve-text 0.4.0 printed with faiss-cpu 1.15.1
@@ -40,17 +41,14 @@ def test_the_numbers_of_mauve_text(case):
     assert "mauve|v:" in out.signature
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"num_buckets": 20, "seed": 3, "kmeans_num_redo": 2}, {"mauve_scaling_factor": 2}]
-)
+@cases("options", {}, {"num_buckets": 20, "seed": 3, "kmeans_num_redo": 2}, {"mauve_scaling_factor": 2})
 def test_mauve_text_itself_where_it_is_installed(options):
     package = pytest.importorskip("mauve", reason="mauve-text is not installed")
     p, q = sides(300, 32, 0.2)
     theirs = package.compute_mauve(p_features=p, q_features=q, **options)
     ours = oe.compute_mauve(p_features=p, q_features=q, **options)
-    assert [getattr(ours, name) for name in NAMES] == pytest.approx(
-        [getattr(theirs, n) for n in NAMES], rel=0, abs=2e-15
-    )
+    mine, right = ([getattr(result, name) for name in NAMES] for result in (ours, theirs))
+    assert mine == pytest.approx(right, rel=0, abs=2e-15)
     for name in ("p_hist", "q_hist"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
     np.testing.assert_allclose(ours.divergence_curve, theirs.divergence_curve, rtol=2e-15, atol=1e-16)
@@ -80,16 +78,14 @@ def test_pca_of_some_rows_needs_more_than_one_and_all_is_the_default():
     assert "|pca_max_data:none|" in default.signature
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"p_text": ["a"]}, "q: expected one of q_features, q_tokens, q_text, got none"),
-        (
-            {"p_text": ["a"], "p_tokens": [[1]], "q_text": ["a"]},
-            "p: expected one of p_features, p_tokens, p_text, got p_tokens and p_text",
-        ),
-        ({"p_features": np.eye(9), "q_features": np.eye(9), "pca_max_data": 0}, "pca_max_data: expected at least 2"),
-    ],
+@cases(
+    "given, message",
+    ({"p_text": ["a"]}, "q: expected one of q_features, q_tokens, q_text, got none"),
+    (
+        {"p_text": ["a"], "p_tokens": [[1]], "q_text": ["a"]},
+        "p: expected one of p_features, p_tokens, p_text, got p_tokens and p_text",
+    ),
+    ({"p_features": np.eye(9), "q_features": np.eye(9), "pca_max_data": 0}, "pca_max_data: expected at least 2"),
 )
 def test_one_line_says_what_is_missing(given, message):
     with pytest.raises(SpecError, match=message):

@@ -40,9 +40,8 @@ def audit(q, tokens, seed, stream=None):
 def check(q, tokens, seed, stream=None):
     rng = np.random.default_rng(seed)
     logits = np.where(q > 0, LOGITS, LOGITS - 5)
-    facts = locate_tokens(
-        q, logits, tokens, rng.random((2, N)), np.full(N, np.nan) if stream is None else stream, EXACT
-    )
+    stream = np.full(N, np.nan) if stream is None else stream
+    facts = locate_tokens(q, logits, tokens, rng.random((2, N)), stream, EXACT)
     facts["repeats"] = SEEN[np.arange(N), facts["token"]].astype(float)
     facts["repeats_mean"], phase_mean, totals = sum_rows(q)
     suspects = {"suspect": compare_rows(q, SUSPECT, facts["token"])}
@@ -71,10 +70,6 @@ PENALIZED = softmax(LOGITS - 0.4 * SEEN)
 BIAS = np.random.default_rng(3).normal(size=V) * 0.35
 
 
-def draw_shared(rng):
-    return draw(Q, np.tile(rng.random(STEPS), ROWS))
-
-
 def draw_gumbel(rng):
     return (np.log(Q) + rng.gumbel(size=(STEPS, V))[STEP]).argmax(1)
 
@@ -85,7 +80,7 @@ FAULTS = {  # name → Q that was asked for, how the engine draws, and the check
     "top-p": (Q, lambda rng: draw(np.where(Q >= 0.01, Q, 0), rng.random(N)), "largest mass"),
     "ignored truncation": (TOP10, lambda rng: draw(Q, rng.random(N)), "support"),
     "ignored penalty": (PENALIZED, lambda rng: draw(Q, rng.random(N)), "repetition"),
-    "shared seeds": (Q, draw_shared, "rows, order of ids"),
+    "shared seeds": (Q, lambda rng: draw(Q, np.tile(rng.random(STEPS), ROWS)), "rows, order of ids"),
     "shared seeds of an exponential race": (Q, draw_gumbel, "rows, same tokens"),
     "one number for a text": (Q, lambda rng: draw(Q, np.repeat(rng.random(ROWS), STEPS)), "steps, order of ids"),
     "errors of token ids": (Q, lambda rng: draw(softmax(LOGITS + BIAS), rng.random(N)), "token counts"),
@@ -157,9 +152,8 @@ def test_a_run_is_audited(tmp_path):
         openended("task=docs", *decoder, *words, cwd=tmp_path, code=0)
         folders += set((tmp_path / "outputs/runs").glob("*/*")) - set(folders)
         report = ("--report", f"audit-{len(folders)}")
-        done = openended(
-            "audit", str(folders[-1]), *report, cwd=tmp_path, verbose=False, code=0, draw=len(folders) == 1
-        )
+        draw = len(folders) == 1
+        done = openended("audit", str(folders[-1]), *report, cwd=tmp_path, verbose=False, code=0, draw=draw)
         assert "consistent with" in done.stdout
         assert "0 of" in done.stdout
         assert "support" in (tmp_path / report[1] / "audit.md").read_text()

@@ -2,14 +2,13 @@
 
 import importlib
 import pkgutil
-import subprocess
 import sys
 
 import pytest
 
 from openended.harness.core import CLASS_GROUPS, SpecError, find_member, list_members, load_entry, load_member, registry
 from openended.harness.core.members import ENTRIES
-from tests.helpers import ROOT
+from tests.helpers import check_error, run_process
 
 FOLDERS = {
     "metric": ("metrics",),
@@ -26,9 +25,8 @@ def test_every_registered_class_is_listed(group):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.rpartition(".")[2].startswith("_"):  # may need packages that are not installed
                 importlib.import_module(module.name)
-    classes = {
-        n: f"{c.__module__}:{c.__qualname__}" for n, c in registry._members[group].items() if registry.is_bundled(c)
-    }
+    own = {name: cls for name, cls in registry._members[group].items() if registry.is_bundled(cls)}
+    classes = {name: f"{cls.__module__}:{cls.__qualname__}" for name, cls in own.items()}
     assert {name: f"openended.{path}" for name, path in ENTRIES[group].items()} == classes
 
 
@@ -51,17 +49,13 @@ def test_a_class_whose_file_was_taken_away_is_unknown(monkeypatch):
 
 
 def test_a_member_is_loaded_alone():
-    code = (
-        "import sys; from openended.harness.core import find_member; find_member('metric', 'zipf');"
-        "print(*(name for name in sys.modules if name.startswith('openended.metrics.')))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    loaded = set(done.stdout.split())
+    code = "import sys; from openended.harness.core import find_member; find_member('metric', 'zipf');"
+    code += "print(*(name for name in sys.modules if name.startswith('openended.metrics.')))"
+    loaded = set(run_process(sys.executable, "-c", code).stdout.split())
     assert "openended.metrics.zipf" in loaded
     assert not {f"openended.metrics.{name}" for name in list_members("metric")} & loaded - {"openended.metrics.zipf"}
 
 
 def test_an_unknown_name_is_refused_with_the_nearest():
     assert find_member("metric", "zipff") is None
-    with pytest.raises(SpecError, match="no metric 'zipff'; did you mean 'zipf'"):
-        load_member("metric", "zipff")
+    check_error(SpecError, "no metric 'zipff'; did you mean 'zipf'", load_member, "metric", "zipff")

@@ -15,6 +15,7 @@ from hypothesis import given, strategies as st
 from openended.harness import core
 from openended.harness.core import DataError, run_command, shorten_error, show_progress, terminal
 from openended.harness.core.text import REDACTED, escape_controls, redact_keys
+from tests.helpers import ROOT, cases, run_process
 
 # What may stand in a terminal, a CSV cell and a record
 
@@ -29,29 +30,21 @@ def test_plain_text_holds_no_control_character(text):
     made.encode()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("\x1b[31mred\x07", r"\x1b[31mred\x07"), ("a\tb", "a b"), ("\u202egnp.exe", r"\u202egnp.exe"),
-        ("naïve – Ünïcode 漢字 🙂", "naïve – Ünïcode 漢字 🙂"), ("\ud800", r"\ud800"),
-    ],
+@cases(
+    "escape, text, expected",
+    (escape_controls, "\x1b[31mred\x07", r"\x1b[31mred\x07"), (escape_controls, "a\tb", "a b"),
+    (escape_controls, "\u202egnp.exe", r"\u202egnp.exe"), (escape_controls, "\ud800", r"\ud800"),
+    (escape_controls, "naïve – Ünïcode 漢字 🙂", "naïve – Ünïcode 漢字 🙂"),
+    (core.text.escape_controls_in_line, "a\r\nb\u2028c", "a b c"),
+    *((core.text.escape_csv_cell, formula, f"'{formula}")
+      for formula in ("=1+1", "+A1", "-A1", "@SUM(A1)", "\tx", "\rx", " =cmd|' /C calc'!A0")),
+    *((core.text.escape_csv_cell, label, label) for label in ("-1.5", "+3", "-inf", "1e-9", "", "a=b", "nucleus p=0.9", "–")),
+    *((redact_keys, words, words) for words in (
+        "measure/ab/" + "ab12" * 16, "task-1234567890abcdefghij", "tokenizer:" + "ab12" * 16, "key of generate ab12cd34",
+        "max_new_tokens=64", "a token: internationalisation-of-things", "gpt2@32b71b12768566d6a5ae77b1b1e5c7cd2db6f3f1")),
 )  # fmt: skip
-def test_what_steers_is_written_out_and_what_reads_stays(text, expected):
-    assert escape_controls(text) == expected
-
-
-def test_a_line_is_one_line():
-    assert core.text.escape_controls_in_line("a\r\nb\u2028c") == "a b c"
-
-
-@pytest.mark.parametrize("text", ["=1+1", "+A1", "-A1", "@SUM(A1)", "\tx", "\rx", " =cmd|' /C calc'!A0"])
-def test_formulas_are_neutralised(text):
-    assert core.text.escape_csv_cell(text) == f"'{text}"
-
-
-@pytest.mark.parametrize("text", ["-1.5", "+3", "-inf", "1e-9", "", "a=b", "nucleus p=0.9", "–"])
-def test_numbers_and_labels_stay(text):
-    assert core.text.escape_csv_cell(text) == text
+def test_what_steers_is_written_out_and_what_reads_stays(escape, text, expected):
+    assert escape(text) == expected
 
 
 def test_homes_are_shortened_and_nothing_else():
@@ -66,26 +59,14 @@ def test_what_looks_like_a_key_is_struck_out(key):
     assert core.text.make_shareable({"a": [f"x/{key}"], key: 1}) == {"a": [f"x/{REDACTED}"], REDACTED: 1}
 
 
-@pytest.mark.parametrize(
-    "text", ["token=0f" + "3a" * 15, "API_KEY: " + "aB3/" * 8, "secret='" + "Zz9+" * 8 + "'", "password=" + "x1" * 12]
-)
+@cases("text", "token=0f" + "3a" * 15, "API_KEY: " + "aB3/" * 8, "secret='" + "Zz9+" * 8 + "'", "password=" + "x1" * 12)
 def test_what_stands_after_a_word_for_a_key_is_struck_out(text):
     assert REDACTED in redact_keys(text)
     assert "aB3/aB3" not in redact_keys(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["measure/ab/" + "ab12" * 16, "task-1234567890abcdefghij", "tokenizer:" + "ab12" * 16, "key of generate ab12cd34",
-     "max_new_tokens=64", "a token: internationalisation-of-things", "gpt2@32b71b12768566d6a5ae77b1b1e5c7cd2db6f3f1"],
-)  # fmt: skip
-def test_digests_and_words_stay(text):
-    assert redact_keys(text) == text
-
-
 # Output into a pipe that closes, a full disk or nothing at all; a terminal that must not be steered; arguments
 
-ROOT = Path(__file__).parents[3]
 ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
 SPEAK = (
     "import sys, logging\n"
@@ -98,10 +79,7 @@ SPEAK = (
 
 
 def run(code: str, redirect: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["bash", "-c", f'"$0" -c "$1" {redirect}', sys.executable, code],
-        env=ENV | env, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    return run_process("bash", "-c", f'"$0" -c "$1" {redirect}', sys.executable, code, code=None, **env)
 
 
 def test_a_log_line_steers_no_terminal():
@@ -112,13 +90,11 @@ def test_a_log_line_steers_no_terminal():
     assert done.stdout.count("\n") == 20000
 
 
-@pytest.mark.parametrize(
-    ("redirect", "code", "said"),
-    [
-        (">&-", 0, "the end"), ("2>&-", 0, ""), (">&- 2>&-", 0, ""), ("<&- >&- 2>&-", 0, ""),
-        (">/dev/full", 2, "cannot write to standard output: No space left on device"), ("2>/dev/full", 0, ""),
-        (">/dev/full 2>/dev/full", 2, ""), ("| head -1; exit ${PIPESTATUS[0]}", 141, ""),
-    ],
+@cases(
+    "redirect, code, said",
+    (">&-", 0, "the end"), ("2>&-", 0, ""), (">&- 2>&-", 0, ""), ("<&- >&- 2>&-", 0, ""),
+    (">/dev/full", 2, "cannot write to standard output: No space left on device"), ("2>/dev/full", 0, ""),
+    (">/dev/full 2>/dev/full", 2, ""), ("| head -1; exit ${PIPESTATUS[0]}", 141, ""),
 )  # fmt: skip
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_output_that_goes_nowhere_ends_cleanly(redirect, code, said):
@@ -169,14 +145,12 @@ def raising(err: BaseException):
     return work
 
 
-@pytest.mark.parametrize(
-    ("work", "code", "said"),
-    [
-        (lambda: 7, 0, ""),
-        (raising(DataError("two\n  lines")), 2, "c: two lines\n"),
-        (raising(PermissionError(13, "Permission denied", "/proc/x")), 2, "c: /proc/x: Permission denied\n"),
-        (raising(KeyboardInterrupt()), 130, "\nc: interrupted; all is kept\n"),
-    ],
+@cases(
+    "work, code, said",
+    (lambda: 7, 0, ""),
+    (raising(DataError("two\n  lines")), 2, "c: two lines\n"),
+    (raising(PermissionError(13, "Permission denied", "/proc/x")), 2, "c: /proc/x: Permission denied\n"),
+    (raising(KeyboardInterrupt()), 130, "\nc: interrupted; all is kept\n"),
 )
 def test_expected_errors_are_one_line_and_an_exit_code(work, code, said, capsys):
     assert run_command("c", work, after_interrupt="all is kept") == code

@@ -6,6 +6,7 @@ from openended import measure
 from openended.harness.core import number_words
 from openended.metrics.distinct_n import distinct_n
 from openended.metrics.rouge_l import rouge_l
+from tests.helpers import cases
 
 TEXTS = [
     "The cat's hat -- it's RED!  Really: red.",
@@ -14,15 +15,13 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("by", "rows"),
-    [
-        # a=0, b=1; c=2, b=1; nothing.
-        ("words", [[0, 1, 0], [2, 1], []]),
-        ("chars", [[0, 1, 0], [2, 1], []]),
-        ("spaces", [[0, 1, 0], [2, 3], [2]]),  # "", "c\tb\n"; an empty text is one empty word
-        ("rouge", [[0, 1, 0], [2, 1], []]),
-    ],
+@cases(
+    "by, rows",
+    # a=0, b=1; c=2, b=1; nothing.
+    ("words", [[0, 1, 0], [2, 1], []]),
+    ("chars", [[0, 1, 0], [2, 1], []]),
+    ("spaces", [[0, 1, 0], [2, 3], [2]]),  # "", "c\tb\n"; an empty text is one empty word
+    ("rouge", [[0, 1, 0], [2, 1], []]),
 )
 def test_words_are_numbered_over_all_texts(by, rows):
     assert [row.tolist() for row in number_words(["a b a", " c\tb\n", ""], by)] == rows

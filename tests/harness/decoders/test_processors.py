@@ -7,6 +7,7 @@ from openended.harness.core import DataError, SpecError
 from openended.harness.decoders import apply_penalties, compute_dense_q, parse_q_decoder
 from openended.harness.models import ModelSpec, load_model
 from openended.processors import make_processor
+from tests.helpers import check_error
 from tests.lazy import torch
 
 RULES = (
@@ -75,11 +76,8 @@ def test_padding_is_no_history(lm):
 
 
 def test_wrong_requests_are_refused():
-    with pytest.raises(SpecError, match="decoder beam: it does not draw each token from a Q"):
-        make_processor("beam")
-    with pytest.raises(SpecError, match="decoder nucleus"):
-        parse_q_decoder("nucleus,q=1")
+    check_error(SpecError, "decoder beam: it does not draw each token from a Q", make_processor, "beam")
+    check_error(SpecError, "decoder nucleus", parse_q_decoder, "nucleus,q=1")
     rows = BatchRows("cpu")
     rows.rows[0] = rows.begin("nucleus,repetition_penalty=1.2", [-1], [1, 2])
-    with pytest.raises(DataError, match="--no-async-scheduling"):
-        rows.choose_tokens(torch.zeros(1, 8))
+    check_error(DataError, "--no-async-scheduling", rows.choose_tokens, torch.zeros(1, 8))

@@ -21,6 +21,7 @@ from openended.harness.decoders.q import (
     draw_tokens,
 )
 from openended.harness.decoders.sampling import Dry, Nucleus, TopK
+from tests.helpers import cases
 from tests.lazy import torch
 from tests.oracles import decoders as oracle
 
@@ -287,10 +288,8 @@ def test_common_random_numbers():
 
 def test_equal_logits_are_drawn_by_rank_and_large_rows_ordered_by_head():
     row = torch.zeros(1, 8).index_fill(1, torch.tensor([2]), -1.0)
-    found = {
-        int(draw_tokens(sampling.Ancestral(), row, torch.tensor([u], dtype=torch.float64))[0])
-        for u in np.linspace(0, 0.999, 200)
-    }
+    rolls = (torch.tensor([u], dtype=torch.float64) for u in np.linspace(0, 0.999, 200))
+    found = {int(draw_tokens(sampling.Ancestral(), row, roll)[0]) for roll in rolls}
     assert found == set(range(8))
 
     rows = torch.randn(3, 9000, generator=torch.Generator().manual_seed(0))
@@ -374,9 +373,7 @@ def test_decoders_of_one_temperature_share_a_view_and_each_gets_its_own_numbers(
             torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize(
-    "decoder", [sampling.Mirostat(), sampling.Mirostat(algorithm="threshold", tau=1.0)], ids=lambda d: d.title
-)
+@cases("decoder", sampling.Mirostat(), sampling.Mirostat(algorithm="threshold", tau=1.0), ids=lambda d: d.title)
 def test_the_state_follows_the_text_over_chunks_and_starts_anew_with_the_next(decoder):
     whole = chunk(rows=9)
     whole.positions = [TextPosition(i // 5, i % 5) for i in range(9)]  # two texts, of five tokens and of four
@@ -425,9 +422,7 @@ def test_by_hand_with_breakers_and_a_window():
     assert not taken(Dry(window=5), [text]).any()
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"base": 1.0}, {"window": 9}, {"breakers": (0, 3)}, {"allowed_length": 1}], ids=str
-)
+@cases("options", {}, {"base": 1.0}, {"window": 9}, {"breakers": (0, 3)}, {"allowed_length": 1}, ids=str)
 def test_equals_a_loop_over_the_text(options):
     g = np.random.default_rng(0)
     rows = [g.integers(0, int(g.integers(2, SIZE + 1)), int(g.integers(1, 30))).tolist() for _ in range(200)]

@@ -14,6 +14,7 @@ from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.decoders.descending_logits import DescendingLogits, Truncation, sort_logits
 from openended.harness.decoders.q import compute_dense_q, draw_tokens
 from openended.harness.decoders.sampling import MinK, Nucleus, PLess, Xtc
+from tests.helpers import cases
 from tests.lazy import torch
 from tests.oracles import decoders as oracle
 
@@ -88,9 +89,7 @@ def test_the_threshold_of_mirostat_is_in_bits(bits, kept):
     assert part(rules.mirostat_threshold(halves(bits))) == (0, kept)
 
 
-@pytest.mark.parametrize(
-    ("s", "scale"), [(1.5, 0.5 / (1 - 50**-0.5)), (0.7, -0.3 / (1 - 50**0.3)), (1.0, 1 / math.log(50))]
-)
+@cases("s, scale", (1.5, 0.5 / (1 - 50**-0.5)), (0.7, -0.3 / (1 - 50**0.3)), (1.0, 1 / math.log(50)))
 def test_mirostat_fits_the_exponent_of_a_zipf_law(s, scale):
     """On exact Zipf rows the fit is exact, whatever the candidates; its limit at s = 1 included."""
     row = [-s * math.log(rank) for rank in range(1, 51)]
@@ -182,10 +181,7 @@ CASES = [
     (Xtc(threshold=0.04), lambda z: oracle.xtc(z, 0.04, 0.5)),
     (Xtc(threshold=0.01, probability=1.0), lambda z: oracle.xtc(z, 0.01, 1.0)),
     (Xtc(threshold=0.03, probability=0.3, temperature=0.7), lambda z: oracle.xtc(z / 0.7, 0.03, 0.3)),
-    (
-        Xtc(threshold=0.03, temperature=0.7, temperature_order="after"),
-        lambda z: oracle.xtc(z, 0.03, 0.5, temperature=0.7),
-    ),
+    (Xtc(threshold=0.03, temperature=0.7, temperature_order="after"), lambda z: oracle.xtc(z, 0.03, 0.5, 0.7)),
 ]
 
 
@@ -221,13 +217,11 @@ def test_adversarial_takes_the_human_perplexity():
         load_members("decoder")["greedy"]().resolve(42.0)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (Nucleus(temperature_order="after"), Nucleus()),
-        (Nucleus(p=1.0, temperature=0.7, temperature_order="after"), Nucleus(p=1.0, temperature=0.7)),
-        (MinK(temperature_order="before"), MinK()),
-    ],
+@cases(
+    "one, other",
+    (Nucleus(temperature_order="after"), Nucleus()),
+    (Nucleus(p=1.0, temperature=0.7, temperature_order="after"), Nucleus(p=1.0, temperature=0.7)),
+    (MinK(temperature_order="before"), MinK()),
 )
 def test_an_order_that_makes_no_difference_is_no_other_system(one, other):
     assert (one, one.title) == (other, other.title)

@@ -8,7 +8,7 @@ from openended.harness.core import DataError, SpecError, canonicalize, digest
 from openended.harness.decoders.q import apply_penalties, compute_dense_q
 from openended.harness.decoders.sampling import Ancestral, TopK
 from openended.harness.decoders.user_processor import UserProcessor
-from tests.helpers import openended, write_jsonl
+from tests.helpers import check_error, openended, write_jsonl
 from tests.lazy import torch
 
 CODE = """
@@ -73,8 +73,7 @@ def test_scores_that_are_no_distribution_are_refused(member, path):
 
 def test_what_a_file_lacks_is_said(path):
     for member, said in (("TopTow", "did you mean 'TopTwo'"), ("", "type decoder=FILE.py:NAME")):
-        with pytest.raises(SpecError, match=said):
-            UserProcessor(path=str(path), member=member).check_model(None)
+        check_error(SpecError, said, UserProcessor(path=str(path), member=member).check_model, None)
     path.write_text("import nothing_of_this_name")
     with pytest.raises(SpecError, match=r"ModuleNotFoundError: .*nothing_of_this_name"):
         UserProcessor(path=str(path), member="TopTwo").check_model(None)
@@ -82,9 +81,8 @@ def test_what_a_file_lacks_is_said(path):
 
 @pytest.mark.slow
 def test_own_texts_and_an_own_decoder_are_one_table(path, tmp_path):
-    write_jsonl(
-        tmp_path / "human.jsonl", [{"id": f"{i}", "prompt": f"{i}: once", "human": "upon a time"} for i in range(8)]
-    )
+    rows = [{"id": f"{i}", "prompt": f"{i}: once", "human": "upon a time"} for i in range(8)]
+    write_jsonl(tmp_path / "human.jsonl", rows)
     write_jsonl(tmp_path / "mine.jsonl", [{"id": f"{i}", "text": f"there were {i}"} for i in range(8)])
     words = ["task=jsonl", "task.path=human.jsonl", "num_examples=8", "max_new_tokens=4", "metric=[distinct_n]"]
     both = ["generations=mine.jsonl,null", "decoder=mine.py:TopTwo", "scoring=docs-m"]

@@ -10,7 +10,7 @@ from openended.harness import core
 from openended.harness.decoders import Nucleus, parse_q_decoder
 from openended.harness.fidelity.compare import COLUMNS, estimate_ratio, measure_distances, measure_rows
 from openended.harness.models import ModelSpec, TextRequest, load_model
-from tests.helpers import openended, ragged
+from tests.helpers import openended, ragged, write_jsonl
 
 
 def test_distances_are_those_of_brute_force():
@@ -62,9 +62,8 @@ def test_intervals_cover_the_mean_of_all_texts(texts):
 
 
 def test_two_models_are_compared(tmp_path):
-    (tmp_path / "texts.jsonl").write_text(
-        '{"text": "The house is on the hill."}\n{"text": "We went home by the sea."}\n'
-    )
+    texts = ("The house is on the hill.", "We went home by the sea.")
+    write_jsonl(tmp_path / "texts.jsonl", ({"text": text} for text in texts))
     words = ("fidelity", "bundled:docs-m", "bundled:docs-m", "--texts", "texts.jsonl", "--decoder", "top_k,k=5")
     done = openended(*words, "--report", "out", cwd=tmp_path, verbose=False, code=0)
     assert "docs-m (A) and docs-m (B): 2 texts" in done.stdout

@@ -20,9 +20,7 @@ class Letters:
         return " ".join(map(str, ids))
 
 
-def wrap(
-    model: Any, *, eos_ids: tuple[int, ...] = (0,), context_length: int | None = 128, vocab_size: int | None = None
-) -> LanguageModel:
+def wrap(model: Any, *, eos_ids=(0,), context_length: int | None = 128, vocab_size: int | None = None) -> LanguageModel:
     pack_layers(model)  # as `load_model` does
     tokenizer = TextTokenizer(Letters(), eos_ids, byte_level=True, bos_id=getattr(model.config, "bos_token_id", None))
     return LanguageModel(
@@ -67,9 +65,7 @@ FAMILIES = tuple(_CONFIGS)
 
 
 @lru_cache
-def family(
-    name: str, sharp: float = 20.0, seed: int = 0, eos_ids: tuple[int, ...] = (0,), **more: Any
-) -> LanguageModel:
+def family(name: str, sharp: float = 20.0, seed: int = 0, eos_ids=(0,), **more: Any) -> LanguageModel:
     """A tiny random model; its output matrix is scaled, so that it prefers some tokens clearly."""
     import transformers
 

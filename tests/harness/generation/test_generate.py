@@ -18,7 +18,7 @@ from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
 from tests.harness.generation.models import FAMILIES, family, gpt2, prompt_rows
-from tests.helpers import generate
+from tests.helpers import cases, check_error, generate
 from tests.lazy import torch
 
 # Texts of every decoder: equal to transformers' where it has them, and independent of batch size and order
@@ -189,31 +189,20 @@ def test_adversarial_meets_its_target(target):
 
 def test_lengths_that_do_not_fit():
     lm = gpt2()
-    with pytest.raises(SpecError, match="128 positions"):
-        texts(lm, sampling.Greedy(), prompts(), 4, limit=125)
+    check_error(SpecError, "128 positions", texts, lm, sampling.Greedy(), prompts(), 4, limit=125)
     with pytest.raises(SpecError, match="the longest prompt has 130"):
         texts(lm, sampling.Greedy(), [Prompt("t/0", 0, (1,) * 130)], 4)
-    with pytest.raises(SpecError, match="max_new_tokens"):
-        texts(lm, sampling.Greedy(), prompts(), 4, limit=0)
-    with pytest.raises(SpecError, match="batch_size"):
-        texts(lm, sampling.Greedy(), prompts(), 0)
-    with pytest.raises(SpecError, match="human perplexity"):
-        texts(lm, Adversarial(), prompts(), 4)
+    check_error(SpecError, "max_new_tokens", texts, lm, sampling.Greedy(), prompts(), 4, limit=0)
+    check_error(SpecError, "batch_size", texts, lm, sampling.Greedy(), prompts(), 0)
+    check_error(SpecError, "human perplexity", texts, lm, Adversarial(), prompts(), 4)
 
 
-def several_ends(lm: Any, rows: list[Prompt]) -> Any:
-    """The model with two end tokens, each of which some greedy text meets."""
-    free = texts(dataclasses.replace(lm, eos_ids=()), sampling.Greedy(), rows, 64)
-    return dataclasses.replace(lm, eos_ids=(free[0].token_ids[3], free[-1].token_ids[5]))
-
-
-@pytest.mark.parametrize(
-    "decoder", [sampling.Greedy(), Beam(num_beams=3), Beam(num_beams=2, length_penalty=0.0)], ids=str
-)
+@cases("decoder", sampling.Greedy(), Beam(num_beams=3), Beam(num_beams=2, length_penalty=0.0), ids=str)
 @pytest.mark.parametrize("least", [0, 4, 12])
 def test_several_end_tokens_are_those_of_generate(decoder, least):
     rows = [p for p in prompts(5) if not p.sample]
-    lm = several_ends(gpt2(), rows)
+    free = texts(dataclasses.replace(gpt2(), eos_ids=()), sampling.Greedy(), rows, 64)
+    lm = dataclasses.replace(gpt2(), eos_ids=(free[0].token_ids[3], free[-1].token_ids[5]))  # some text meets each
     options = vars(decoder) if isinstance(decoder, Beam) else {}
     want = theirs(lm, rows, min_new_tokens=least, **options)
     assert [g.token_ids for g in sorted_as(rows, texts(lm, decoder, rows, 64, least=least))] == want
@@ -233,9 +222,7 @@ def test_any_end_token_ends_a_text_and_none_comes_too_early(decoder):
         assert any(g.stop == "eos" for g in made)
 
 
-@pytest.mark.parametrize(
-    ("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.6, 0, 1.0), (1.0, 1, 1.0), (1.0, 7, 0.8), (1.7, 20, 0.05)]
-)
+@cases("temperature, top_k, top_p", (1.0, 0, 1.0), (0.6, 0, 1.0), (1.0, 1, 1.0), (1.0, 7, 0.8), (1.7, 20, 0.05))
 def test_beam_samples_scores_are_those_of_transformers(temperature, top_k, top_p):
     from transformers.generation.logits_process import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 

@@ -191,9 +191,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
 
     monkeypatch.setattr(Counting, "prompts", 0)
     monkeypatch.setattr(Counting, "tokens", 0)
-    monkeypatch.setattr(
-        module, "make_runner", lambda lm, rows, length, once=False: Counting(lm, rows, length, once=once)
-    )
+    monkeypatch.setattr(module, "make_runner", Counting)
     return Counting
 
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 import openended as oe
-from openended.harness.core import DataError, read_json
+from openended.harness.core import DataError
 from openended.harness.imported import TextSelection, read_texts
 from openended.harness.storage import RowFile, read_record
-from tests.helpers import write_jsonl
+from tests.helpers import cases, check_error, read_records, write_file, write_jsonl
 
 METRICS = ["length", "distinct_n", "repetition"]
 TEXTS = [f"Return the number {i} of rows, or {'None' * (1 + i % 4)} if there {'is ' * (i % 5)}none." for i in range(24)]
@@ -44,7 +44,7 @@ def test_a_conversation_of_one_turn_gives_the_bytes_of_flat_input(tmp_path):
     for number, (human, rows) in enumerate(ways):
         (tmp_path / str(number)).mkdir()
         record, read = score(tmp_path / str(number), human, rows)
-        results = read_json(next((tmp_path / str(number) / "outputs/runs").rglob("record.json")))["results"]
+        results = read_records(tmp_path / str(number) / "outputs/runs")[0]["results"]
         made.append((json.dumps(results), read.path.read_bytes(), record.axes["task.texts"]))
     assert made[0] == made[1]
     assert len(json.loads(made[0][0])) == 2 * len(METRICS)
@@ -76,10 +76,8 @@ def test_the_role_says_whose_turns_are_scored(tmp_path):
     rows = [talk(f"Question {i}?", t) for i, t in enumerate(TEXTS)]
     _, read = score(tmp_path, [talk(t, "Yes.") for t in HUMAN], rows, role="user")
     assert read.texts == [f"Question {i}?" for i in range(24)]
-    with pytest.raises(
-        DataError, match=r"mine.jsonl:1: expected a message with the role 'tool', got user, assistant; choose"
-    ):
-        list(read_texts(tmp_path / "mine.jsonl", TextSelection(role="tool")))
+    message = r"mine.jsonl:1: expected a message with the role 'tool', got user, assistant; choose"
+    check_error(DataError, message, list, read_texts(tmp_path / "mine.jsonl", TextSelection(role="tool")))
 
 
 THOUGHTS = [
@@ -127,31 +125,24 @@ RESPONSE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "expected"),
-    [
-        ("log.json", LOG, [("", "ζ")]),
-        ("lm.jsonl", {"doc_id": 0, "arguments": {}, "resps": [[None, "B"]], "target": "C"}, [("", ""), ("B", None)]),
-        ("batch.jsonl", {"custom_id": "a", "response": {"status_code": 200, "body": CUT}}, [("", "ζ")]),
-        ("responses.jsonl", {"custom_id": "a", "response": {"status_code": 200, "body": RESPONSE}}, [("", "")]),
-    ],
+@cases(
+    "name, content, expected",
+    ("log.json", LOG, [("", "ζ")]),
+    ("lm.jsonl", {"doc_id": 0, "arguments": {}, "resps": [[None, "B"]], "target": "C"}, [("", ""), ("B", None)]),
+    ("batch.jsonl", {"custom_id": "a", "response": {"status_code": 200, "body": CUT}}, [("", "ζ")]),
+    ("responses.jsonl", {"custom_id": "a", "response": {"status_code": 200, "body": RESPONSE}}, [("", "")]),
 )
 def test_logs_of_other_frameworks_keep_their_reasoning_apart(tmp_path, name, content, expected):
-    path = tmp_path / name
-    path.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    path = write_file(tmp_path / name, json.dumps(content) + "\n")
     assert [(text.text, text.reasoning) for text in read_texts(path)] == expected
 
 
-@pytest.mark.parametrize(
-    ("messages", "why"),
-    [
-        ([], "field 'messages': expected a list of messages"),
-        ([{"content": "a"}], "message 1: expected an object with role and content"),
-        ([{"role": "user", "content": 3}], "message 1: content: expected text, got int"),
-    ],
+@cases(
+    "messages, why",
+    ([], "field 'messages': expected a list of messages"),
+    ([{"content": "a"}], "message 1: expected an object with role and content"),
+    ([{"role": "user", "content": 3}], "message 1: content: expected text, got int"),
 )
 def test_broken_conversations_are_refused_in_one_line(tmp_path, messages, why):
     path = write_jsonl(tmp_path / "a.jsonl", [{"messages": messages}])
-    with pytest.raises(DataError, match=f"a.jsonl:1: {why}") as caught:
-        list(read_texts(path))
-    assert "\n" not in str(caught.value)
+    check_error(DataError, f"a.jsonl:1: {why}", list, read_texts(path))

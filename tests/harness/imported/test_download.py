@@ -13,6 +13,7 @@ import pytest
 from openended.harness.core import DataError, SpecError, find_cache_root, read_json, write_json
 from openended.harness.imported import download, find_generations, read_texts
 from openended.harness.imported.download import Remote, fetch, verify
+from tests.helpers import cases, check_error
 
 DATA = bytes(range(256)) * 5000
 SHA256 = hashlib.sha256(DATA).hexdigest()
@@ -93,22 +94,18 @@ def test_a_file_is_fetched_once_and_recorded(server, get, tmp_path):
     assert not list(tmp_path.glob("t/*.part*"))
 
 
-@pytest.mark.parametrize(
-    ("tag", "ranges"), [('"v1"', [None, "bytes=300000-"]), ('W/"v1"', [None, None]), (None, [None, None])]
-)
+@cases("tag, ranges", ('"v1"', [None, "bytes=300000-"]), ('W/"v1"', [None, None]), (None, [None, None]))
 def test_a_broken_connection_is_resumed_where_it_stopped_if_the_server_names_the_version(server, get, tag, ranges):
     server.tag, server.cut = tag, 300_000
     assert get().read_bytes() == DATA
     assert server.ranges == ranges
 
 
-@pytest.mark.parametrize(
-    ("part", "tag", "ranges"),
-    [
-        (DATA[:1000], '"v1"', ["bytes=1000-"]),
-        (b"old" * 100, '"v0"', ["bytes=300-"]),  # another version: sent whole
-        (DATA + b"x", '"v1"', [f"bytes={len(DATA) + 1}-", None]),  # longer than the file: thrown away
-    ],
+@cases(
+    "part, tag, ranges",
+    (DATA[:1000], '"v1"', ["bytes=1000-"]),
+    (b"old" * 100, '"v0"', ["bytes=300-"]),  # another version: sent whole
+    (DATA + b"x", '"v1"', [f"bytes={len(DATA) + 1}-", None]),  # longer than the file: thrown away
     ids=["same", "changed", "too long"],
 )
 def test_an_interrupted_download_is_resumed_by_the_next_process(server, get, path, part, tag, ranges):
@@ -129,8 +126,7 @@ def test_a_file_of_texts_may_be_at_an_address(server, tmp_path, monkeypatch):
 def test_a_file_that_changed_after_it_was_recorded_is_refused(server, get):
     path = get()
     path.write_bytes(DATA[:-1] + b"x")
-    with pytest.raises(DataError, match="was recorded"):
-        get()
+    check_error(DataError, "was recorded", get)
     path.unlink()
     server.data = DATA[:-1]
     with pytest.raises(DataError, match=rf"its sha256 is .* was recorded {SHA256}; remove the file"):
@@ -143,8 +139,7 @@ def test_the_quick_look_trusts_size_and_time_and_the_full_one_does_not(server, g
     path.write_bytes(b"x" * len(DATA))
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert verify(server.remote, cache_dir=str(tmp_path), quick=True) == SHA256
-    with pytest.raises(DataError, match="was recorded"):
-        verify(server.remote, cache_dir=str(tmp_path))
+    check_error(DataError, "was recorded", verify, server.remote, cache_dir=str(tmp_path))
 
 
 def test_a_file_put_there_by_hand_is_taken_and_recorded(server, get, path):
@@ -165,15 +160,13 @@ def test_offline_says_which_file_from_where_and_where_to(server, get, monkeypatc
 def test_a_refusal_is_not_repeated_and_a_failing_server_is(server, get):
     for status, message, requests in ((404, "HTTP 404", 1), (503, "failed 5 times", 6)):
         server.status = status
-        with pytest.raises(DataError, match=message):
-            get()
+        check_error(DataError, message, get)
         assert len(server.ranges) == requests
 
 
 def test_a_full_disk_is_reported_before_the_first_byte(get, tmp_path, monkeypatch):
     monkeypatch.setattr(download.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-    with pytest.raises(DataError, match="are needed and 0 MiB are free"):
-        get()
+    check_error(DataError, "are needed and 0 MiB are free", get)
     assert not (tmp_path / "t" / "f.bin.part").exists()
 
 
@@ -181,11 +174,9 @@ def test_what_cannot_be_written_or_fetched(get, tmp_path):
     with pytest.raises(DataError, match="only http and https"):
         fetch(Remote("file:///etc/hosts", "h/hosts"), cache_dir=str(tmp_path))
     for path in ("webtext/../../x.jsonl", "../x", "/etc/passwd"):
-        with pytest.raises(SpecError, match="outside the cache folder"):
-            Remote("http://x", path).cache_path(str(tmp_path))
+        check_error(SpecError, "outside the cache folder", Remote("http://x", path).cache_path, str(tmp_path))
     (tmp_path / "t").write_text("a file where a folder should be")
-    with pytest.raises(DataError, match="cannot write"):
-        get()
+    check_error(DataError, "cannot write", get)
 
 
 def test_several_at_a_time_fetch_it_once(server, get):

@@ -7,7 +7,7 @@ import pytest
 from openended.harness.app.commands import score
 from openended.harness.core import OFFLINE_VARIABLES, DataError, SpecError, UnavailableFileError
 from openended.harness.imported import find_generations, read_texts
-from tests.helpers import undrawn_figures
+from tests.helpers import check_error, undrawn_figures
 
 huggingface_hub = pytest.importorskip("huggingface_hub", reason="downloads: extra hub")
 ADDRESS = "hf://datasets/me/texts/docs"
@@ -48,10 +48,8 @@ def test_files_of_a_dataset_repository_are_scored(hub, capsys, monkeypatch):
 
 @pytest.mark.usefixtures("hub")
 def test_a_file_that_is_not_on_the_hub_is_named():
-    with pytest.raises(
-        DataError, match=r"hf://datasets/me/texts/docs/no\.jsonl: cannot be downloaded \(ConnectionError"
-    ):
-        find_generations(f"{ADDRESS}/no.jsonl", planning=False)
+    message = r"hf://datasets/me/texts/docs/no\.jsonl: cannot be downloaded \(ConnectionError"
+    check_error(DataError, message, find_generations, f"{ADDRESS}/no.jsonl", planning=False)
     for address in (f"{ADDRESS}/no.jsonl", ADDRESS):
         with pytest.raises(UnavailableFileError, match=r"missing file: .*(it is downloaded by a run|huggingface\.co)"):
             find_generations(address, planning=True)

@@ -17,7 +17,7 @@ import pytest
 from openended.harness.core import DataError, SpecError
 from openended.harness.imported import TextSelection, read_texts, survey_texts
 from tests.harness.imported.test_reading import find_nodes
-from tests.helpers import openended, write_jsonl
+from tests.helpers import SHARED, cases, check_error, openended, write_jsonl
 
 TEXTS = [
     "The river rose in the night and the lower field was gone by morning.",
@@ -178,19 +178,15 @@ def test_the_texts_of_a_kind_are_found_and_numbered_by_prompt(tmp_path, name):
 def test_what_is_doubtful_is_asked_and_the_advice_works(tmp_path, name):
     content, message, suggested = REFUSED[name]
     path = put(tmp_path, name, content)
-    with pytest.raises((DataError, SpecError), match=message) as caught:
-        survey_texts(path, TextSelection())
-    assert "\n" not in str(caught.value)
+    said = check_error((DataError, SpecError), message, survey_texts, path, TextSelection())
     if suggested is not None:
         name = f"'{suggested}'" if " " in suggested else suggested
-        assert str(caught.value).endswith(f"name it: generations_field={name}")
+        assert said.endswith(f"name it: generations_field={name}")
     if suggested not in (None, "NAME"):
         assert survey_texts(path, TextSelection(suggested)).count >= 4
 
 
-@pytest.mark.parametrize(
-    ("suffix", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress), (".zst", None)]
-)
+@cases("suffix, pack", (".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress), (".zst", None))
 @pytest.mark.parametrize("name", ["novelty.jsonl", "outputs.json", "titles.txt", "highlights.csv"])
 def test_packed_files_are_read_and_their_damage_named(tmp_path, name, suffix, pack):
     import pyarrow as pa
@@ -203,8 +199,7 @@ def test_packed_files_are_read_and_their_damage_named(tmp_path, name, suffix, pa
     survey = survey_texts(path, TextSelection(side=side))
     assert (survey.reading.field, survey.count) == (field, count)
     path.write_bytes(data[: len(data) // 2])
-    with pytest.raises(DataError, match=r"packed\.\w+\.\w+.*cannot be read"):
-        survey_texts(path, TextSelection(side=side))
+    check_error(DataError, r"packed\.\w+\.\w+.*cannot be read", survey_texts, path, TextSelection(side=side))
 
 
 def test_arrow_files_and_streams_are_read(tmp_path):
@@ -217,8 +212,7 @@ def test_arrow_files_and_streams_are_read(tmp_path):
         assert [t.text for t in read_texts(tmp_path / name)] == TEXTS
     assert survey_texts(tmp_path, TextSelection()).count == 8
     (tmp_path / "a.arrow").write_bytes(b"ARROW1 and then nothing")
-    with pytest.raises(DataError, match="not a readable Arrow file"):
-        survey_texts(tmp_path / "a.arrow", TextSelection())
+    check_error(DataError, "not a readable Arrow file", survey_texts, tmp_path / "a.arrow", TextSelection())
 
 
 def test_archives_patterns_and_folders_of_folders_are_read(tmp_path, monkeypatch):
@@ -242,8 +236,7 @@ def test_archives_patterns_and_folders_of_folders_are_read(tmp_path, monkeypatch
         archive.writestr("bomb.txt", b"x" * (70 << 20))
     for name, message in (("bomb.zip", "more than 200 times its size"), ("no.tar.gz", "cannot be unpacked")):
         put(tmp_path, "no.tar.gz", "no archive")
-        with pytest.raises(DataError, match=message):
-            list(read_texts(tmp_path / name))
+        check_error(DataError, message, list, read_texts(tmp_path / name))
 
 
 def test_blank_lines_separate_texts_of_several_lines_and_it_is_said(tmp_path):
@@ -269,11 +262,8 @@ def test_dialogues_in_one_text_and_numbers_before_it_are_noted(tmp_path, form):
 
 
 def test_missing_and_repeated_texts_are_noted(tmp_path):
-    path = put(
-        tmp_path,
-        "a.csv",
-        table(["prompt", "response"], [["Say it.", "nan"], *(["Say.", t] for t in TEXTS + TEXTS[:1] * 2)]),
-    )
+    cells = [["Say it.", "nan"], *(["Say.", t] for t in TEXTS + TEXTS[:1] * 2)]
+    path = put(tmp_path, "a.csv", table(["prompt", "response"], cells))
     line = survey_texts(path, TextSelection()).describe("--field ")
     assert "1 of them “nan” or “None”, as where a text is missing, many are “The river rose in the night" in line
 
@@ -290,21 +280,10 @@ def test_empty_texts_count_on_both_sides_and_are_named(tmp_path):
 
 def test_a_column_of_values_that_depend_on_their_number_has_one_number(tmp_path):
     for name, count in (("one", 1), ("three", 3)):
-        write_jsonl(
-            tmp_path / f"{name}.jsonl",
-            [{"prompt": p, "completion": f"{t} {p}"} for t in TEXTS[:count] for p in PROMPTS],
-        )
+        rows = [{"prompt": p, "completion": f"{t} {p}"} for t in TEXTS[:count] for p in PROMPTS]
+        write_jsonl(tmp_path / f"{name}.jsonl", rows)
     write_jsonl(tmp_path / "human.jsonl", [{"prompt": p, "text": t} for p, t in zip(PROMPTS, OTHERS, strict=True)])
-    words = (
-        "one.jsonl",
-        "three.jsonl",
-        "--human",
-        "human.jsonl",
-        "--metrics",
-        "self_bleu,prompt_self_bleu",
-        "--name",
-        "m",
-    )
+    words = "one.jsonl three.jsonl --human human.jsonl --metrics self_bleu,prompt_self_bleu --name m".split()
     done = openended("score", *words, cwd=tmp_path, code=0)
     assert "12 texts of 'completion' (guessed), 3 per prompt (prompt)" in done.stderr
     (table,) = (tmp_path / "outputs/reports/m/tables").glob("*.md")
@@ -357,7 +336,6 @@ def test_no_change_of_a_file_ends_in_a_traceback(tmp_path):
             assert len(line.splitlines()) == 1
 
 
-SHARED = Path(__file__).parents[3].parent / "shared"
 REAL_FILES = sorted((SHARED / "data" / "generations").glob("*/*.jsonl"))
 # Each with what `expected.json` asks for: field, number of texts and texts per prompt, or the names in the refusal.
 CASES = {
@@ -383,8 +361,7 @@ def test_the_small_files_of_other_projects_are_read_or_refused_as_expected():
     for name, expected in CASES.items():
         path = SHARED / "cases" / name
         if isinstance(expected, str):
-            with pytest.raises(DataError, match=expected):
-                survey_texts(path, TextSelection())
+            check_error(DataError, expected, survey_texts, path, TextSelection())
             continue
         survey = survey_texts(path, TextSelection())
         assert (survey.reading.field, survey.count, survey.samples) == expected, name

@@ -15,9 +15,8 @@ from openended.harness.imported.pairing import decode_text, find_ids
 from openended.harness.imported.texts import ImportedText
 from openended.harness.models import LengthLimit, ModelSpec, load_tokenizer
 from openended.harness.storage.rows import Row, write_rows
-from tests.helpers import write_jsonl
+from tests.helpers import cases, check_error, write_file, write_jsonl
 
-SHARED = Path(__file__).parents[3].parent / "shared" / "data"
 NAN = float("nan")
 NAME = "texts/{:06d}".format
 TOKENIZER = load_tokenizer(ModelSpec(path="bundled:docs-s"))
@@ -34,9 +33,8 @@ class Codes:
 
 
 def prompts_file(tmp_path: Path, prompts: dict[str, str]) -> Path:
-    rows = [
-        Row(p, tuple(Codes().encode(p)), Generation(i, 0, "", (), "length", NAN)) for i, p in sorted(prompts.items())
-    ]
+    texts = [(p, Generation(i, 0, "", (), "length", NAN)) for i, p in sorted(prompts.items())]
+    rows = [Row(p, tuple(Codes().encode(p)), text) for p, text in texts]
     write_rows(tmp_path / "prompts.arrow", rows)
     return tmp_path / "prompts.arrow"
 
@@ -127,9 +125,7 @@ REFUSED: list[tuple[dict[str, str], list[Any], str]] = [
 
 @pytest.mark.parametrize(("examples", "rows", "message"), REFUSED)
 def test_what_cannot_be_paired_is_refused_in_one_line(tmp_path, examples, rows, message):
-    with pytest.raises(DataError, match=message) as caught:
-        take(lines(tmp_path, rows), prompts_file(tmp_path, examples))
-    assert "\n" not in str(caught.value)
+    check_error(DataError, message, take, lines(tmp_path, rows), prompts_file(tmp_path, examples))
 
 
 def test_a_prompt_at_the_start_of_every_text_is_removed(tmp_path, prompts):
@@ -177,10 +173,8 @@ def test_texts_of_examples_that_share_a_prompt_are_dealt_out_in_order(tmp_path):
     prompts = prompts_file(tmp_path, {f"jsonl/{i:06d}": "Q" if i == 2 else "P" for i in range(3)})
     rows = [{"prompt": p, "text": f"{n}{p}"} for n, p in enumerate("QPPPPQ")]
     assert texts(take(lines(tmp_path, rows), prompts)[0]) == ["1P", "2P", "3P", "4P", "0Q", "5Q"]
-    with pytest.raises(
-        DataError, match=r"3 texts for 2 examples that have the prompt of jsonl/000000; give both files ids"
-    ):
-        take(lines(tmp_path, [*rows[:4], rows[5]]), prompts)
+    message = r"3 texts for 2 examples that have the prompt of jsonl/000000; give both files ids"
+    check_error(DataError, message, take, lines(tmp_path, [*rows[:4], rows[5]]), prompts)
 
 
 def test_gpt2_output_samples_answer_no_prompt(tmp_path, prompts):
@@ -214,25 +208,21 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda data: gzip.compress(data * 999)[:-30], r"g\.jsonl\.gz:\d+: cannot be read to its end"),
-        (lambda data: data.replace(b"g1", b"g\xe9"), r"g\.jsonl:2: not UTF-8"),
-        (lambda _data: b"", "holds no text"),
-        (lambda data: data.replace(b"g1", b"x" * 50_000_000), r"g\.jsonl:2: a line of more than 16 MiB"),
-        (lambda data: data.partition(b"\n")[0] + b"\n", "no text for 2 of 3 examples|holds 1 texts for 3 examples"),
-        (lambda data: data.replace(b'" g1"', b"7"), r"g\.jsonl:2: field '\w+': expected text, got int"),
-        (lambda data: data.replace(b'" g1"', b"null"), r"g\.jsonl:2: field '\w+': expected text, got null"),
-    ],
+@cases(
+    "change, message",
+    (lambda data: gzip.compress(data * 999)[:-30], r"g\.jsonl\.gz:\d+: cannot be read to its end"),
+    (lambda data: data.replace(b"g1", b"g\xe9"), r"g\.jsonl:2: not UTF-8"),
+    (lambda _data: b"", "holds no text"),
+    (lambda data: data.replace(b"g1", b"x" * 50_000_000), r"g\.jsonl:2: a line of more than 16 MiB"),
+    (lambda data: data.partition(b"\n")[0] + b"\n", "no text for 2 of 3 examples|holds 1 texts for 3 examples"),
+    (lambda data: data.replace(b'" g1"', b"7"), r"g\.jsonl:2: field '\w+': expected text, got int"),
+    (lambda data: data.replace(b'" g1"', b"null"), r"g\.jsonl:2: field '\w+': expected text, got null"),
     ids=["truncated gz", "encoding", "empty", "50 MB line", "fewer", "mixed types", "null"],
 )
 def test_malformed_files(tmp_path, prompts, form, change, message):
     path = tmp_path / ("g.jsonl.gz" if "gz" in message else "g.jsonl")
     path.write_bytes(change(lines(tmp_path, FORMS[form]).read_bytes()))
-    with pytest.raises(DataError, match=message) as caught:
-        take(path, prompts)
-    assert "\n" not in str(caught.value)
+    check_error(DataError, message, take, path, prompts)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -261,8 +251,7 @@ def test_unpaired_texts_of_one_id_or_prompt_are_samples_of_it(tmp_path):
     ]  # fmt: skip
     assert "2 per prompt (id); intervals resample them together" in imported.notes
     assert len(take_unpaired(path, count=2)[0]) == 2
-    with pytest.raises(DataError, match="holds 4 texts, got num_examples=5; num_examples=all"):
-        take_unpaired(path, count=5)
+    check_error(DataError, "holds 4 texts, got num_examples=5; num_examples=all", take_unpaired, path, count=5)
     # Where all texts answer one prompt, they are as independent as those without any.
     found, _ = take_unpaired(lines(tmp_path, [{"prompt": "Write.", "text": f"t{i}"} for i in range(3)]))
     assert [(g.example_id, g.sample) for g in found] == [(NAME(i), 0) for i in range(3)]
@@ -280,12 +269,8 @@ def test_the_own_prompt_of_every_unpaired_text_is_removed(tmp_path):
 def test_rows_are_in_the_order_of_their_names_if_those_grow_longer(tmp_path):
     """As from the millionth text on, whose number has one digit more than the names have room for."""
     path = lines(tmp_path, [{"text": f"t{i}"} for i in range(11)])
-    assert [g.text for g in take_unpaired(path, name="x/{}".format)[0]] == [
-        "t0",
-        "t1",
-        "t10",
-        *(f"t{i}" for i in range(2, 10)),
-    ]
+    names = ["t0", "t1", "t10", *(f"t{i}" for i in range(2, 10))]
+    assert [g.text for g in take_unpaired(path, name="x/{}".format)[0]] == names
 
 
 WORDS = ["The first text.\nIt has two lines.", "The second text."]
@@ -306,8 +291,7 @@ def test_token_ids_of_another_vocabulary_are_refused(tmp_path):
     np.savez(tmp_path / "a.npz", samples=np.array([[1, 50256]]))
     with pytest.raises(DataError, match="token id 50256 is not in the scorer's vocabulary"):
         take_unpaired(tmp_path / "a.npz", TOKENIZER)
-    with pytest.raises(DataError, match="token ids need a GPT-2 tokenizer"):
-        take_unpaired(tmp_path / "a.npz")
+    check_error(DataError, "token ids need a GPT-2 tokenizer", take_unpaired, tmp_path / "a.npz")
 
 
 def test_token_ids_are_kept_only_if_they_are_those_of_the_text(tmp_path):
@@ -323,8 +307,7 @@ def test_token_ids_are_kept_only_if_they_are_those_of_the_text(tmp_path):
     found, imported = take_unpaired(lines(tmp_path, [first, {"text": WORDS[1], "token_ids": [5, 6, 7]}]), TOKENIZER)
     assert list(found[1].token_ids) == WORD_IDS[1]
     assert imported.id_source == "mixed"
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps({"generated_seqs": WORDS}))
+    path = write_file(tmp_path / "a.json", json.dumps({"generated_seqs": WORDS}))
     found, imported = take_unpaired(path, TOKENIZER)
     assert [g.text for g in found] == WORDS
     assert imported.id_source == "retokenized"

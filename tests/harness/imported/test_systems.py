@@ -10,6 +10,7 @@ from openended.harness.core import DataError, Generation, SpecError
 from openended.harness.imported import systems
 from openended.harness.models import ModelSpec, load_tokenizer
 from openended.harness.storage.rows import Row
+from tests.helpers import cases, check_error
 
 TOKENIZER = load_tokenizer(ModelSpec(path="bundled:docs-s"))
 TRAINING = [
@@ -65,8 +66,7 @@ def test_texts_are_mirrored_shuffled_copied_or_made_of_frequent_phrases() -> Non
     for text in make("naive:phrases:1"):
         assert [text.token_ids[i] for i in range(5, 9)] == list(text.token_ids[:4])
         assert list(text.token_ids[:5]) in [shared[i : i + 5] for i in range(len(shared) - 4)]
-    with pytest.raises(DataError, match="expected training texts of 5 tokens"):
-        make("naive:phrases", training=["a b"])
+    check_error(DataError, "expected training texts of 5 tokens", make, "naive:phrases", training=["a b"])
 
     copies = make("naive:memorizer")
     assert all(any(text.startswith(g.text) for text in TRAINING) for g in copies)
@@ -89,22 +89,19 @@ def test_without_a_tokenizer_the_tokens_are_words_and_prompts_are_kept() -> None
     assert {row.prompt for row in texts.rows(examples("A prompt"), LENGTHS)} == {"A prompt"}
 
 
-@pytest.mark.parametrize(
-    ("name", "system"),
-    [
-        ("naive:unigram:32", systems.NaiveSystem("unigram", 32)), ("naive:shuffled", systems.NaiveSystem("shuffled", None)),
-        ("perturbation:truncation:25", systems.Perturbation("truncation", 25)), ("perturbation:none", systems.Perturbation("none", 0)),
-        ("samples.json", None), ("naive:unigrams", "no naive system 'unigrams'; did you mean 'unigram'"),
-        ("naive:periodic:0", "expected a whole number from 1 after naive:periodic, got '0'"),
-        ("naive:shuffled:3", "expected no number after naive:shuffled"),
-        ("perturbation:truncated:5", "no perturbation 'truncated'; did you mean 'truncation'"), ("perturbation:none:5", "no strength"),
-        *((f"perturbation:truncation{end}", "in percent, 1 to 100") for end in ("", ":0", ":200", ":0.5")),
-    ],
+@cases(
+    "name, system",
+    ("naive:unigram:32", systems.NaiveSystem("unigram", 32)), ("naive:shuffled", systems.NaiveSystem("shuffled", None)),
+    ("perturbation:truncation:25", systems.Perturbation("truncation", 25)), ("perturbation:none", systems.Perturbation("none", 0)),
+    ("samples.json", None), ("naive:unigrams", "no naive system 'unigrams'; did you mean 'unigram'"),
+    ("naive:periodic:0", "expected a whole number from 1 after naive:periodic, got '0'"),
+    ("naive:shuffled:3", "expected no number after naive:shuffled"),
+    ("perturbation:truncated:5", "no perturbation 'truncated'; did you mean 'truncation'"), ("perturbation:none:5", "no strength"),
+    *((f"perturbation:truncation{end}", "in percent, 1 to 100") for end in ("", ":0", ":200", ":0.5")),
 )  # fmt: skip
 def test_names_of_systems(name: str, system: Any) -> None:
     if isinstance(system, str):
-        with pytest.raises(SpecError, match=system):
-            systems.is_built_in_system(name)
+        check_error(SpecError, system, systems.is_built_in_system, name)
     else:
         assert (systems.parse_naive_system(name) or systems.parse_perturbation(name)) == system
         assert systems.is_built_in_system(name) == (system is not None)
@@ -118,12 +115,11 @@ TOPICS = [
 
 def make_texts(n=60):
     rng = np.random.default_rng(0)
-    texts = [
-        " The "
-        + " ".join(f"{rng.choice(TOPICS[i % 6])} is near the {rng.choice(TOPICS[i % 6])}." for _ in range(5))
-        + f" {i}"
-        for i in range(n)
-    ]
+
+    def sentence(i):
+        return f"{rng.choice(TOPICS[i % 6])} is near the {rng.choice(TOPICS[i % 6])}."
+
+    texts = [f" The {' '.join(sentence(i) for _ in range(5))} {i}" for i in range(n)]
     return systems.HumanTexts([f"t/{i:06d}" for i in range(n)], [f"Prompt {i}" for i in range(n)], texts)
 
 
@@ -163,14 +159,10 @@ def test_a_dropped_topic_is_gone_and_an_invented_one_is_new():
     assert all(len(a.split()) == len(b.split()) for a, b in changed)
 
 
-def test_only_one_perturbation_reads_other_text():
+def test_one_perturbation_reads_other_text_and_one_needs_prompts():
     assert systems.digest_source(systems.Perturbation("truncation", 5)) is None
     assert systems.digest_source(systems.Perturbation("other_text", 5))
-
-
-def test_prompts_are_needed_to_copy_them():
-    with pytest.raises(SpecError, match="no prompts"):
-        perturbation("copied_prompt", human=systems.HumanTexts(["a"], [""], ["text"]))
+    check_error(SpecError, "no prompts", perturbation, "copied_prompt", human=systems.HumanTexts(["a"], [""], ["text"]))
 
 
 TEXT = " The ship is in the harbor. It was not late, and nobody on the pier had to wait for it at all."

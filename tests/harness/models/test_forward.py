@@ -21,7 +21,7 @@ from openended.harness.models.tokenizer import TextTokenizer
 from openended.harness.models.transformers import load_embedder
 from tests.harness.generation.models import FAMILIES, family, gpt2, wrap
 from tests.harness.models.tiny_families import tiny_family
-from tests.helpers import embed_one, embedding, openended, ragged, scoring, tiny_model
+from tests.helpers import cases, check_error, embed_one, embedding, openended, ragged, scoring, tiny_model
 from tests.lazy import torch
 
 # Embeddings, token losses and gradients: hand values, an oracle that runs one text at a time, and the edges
@@ -134,8 +134,7 @@ def test_nll_of_long_rows_and_of_nothing(lm: Any) -> None:
     assert nll_of(lm, empty, ragged([EMPTY, [3]]), bos=True, batch_size=2).lengths.tolist() == [0, 1]
     assert len(nll_of(lm, ragged([]), ragged([]), batch_size=2)) == 0
 
-    with pytest.raises(ValueError, match="2 prompts, 1 continuations"):
-        nll_of(lm, ragged([[1], [2]]), ragged([[1]]), batch_size=1)
+    check_error(ValueError, "2 prompts, 1 continuations", nll_of, lm, ragged([[1], [2]]), ragged([[1]]), batch_size=1)
 
 
 @pytest.mark.parametrize("pooling", ["last", "first", "mean"])
@@ -235,10 +234,8 @@ def test_a_model_of_nan_is_an_error(lm: Any) -> None:
 
 def test_lengths_and_layers_beyond_the_model(lm: Any, masked: Any) -> None:
     one = ragged([[1, 2]])
-    with pytest.raises(SpecError, match="at most the context, 32"):
-        embed_one(lm, spec(max_length=33), one, one, batch_size=1)
-    with pytest.raises(SpecError, match="layer: expected -3 … 2, got 7"):
-        embed_one(lm, spec(layer=7), one, one, batch_size=1)
+    check_error(SpecError, "at most the context, 32", embed_one, lm, spec(max_length=33), one, one, batch_size=1)
+    check_error(SpecError, "layer: expected -3 … 2, got 7", embed_one, lm, spec(layer=7), one, one, batch_size=1)
     with pytest.raises(SpecError, match="special tokens"):
         embed_one(masked, spec(kind="masked", max_length=2), one, one, batch_size=1)
 
@@ -247,10 +244,8 @@ def test_sentence_models_are_an_extra() -> None:
     try:
         import sentence_transformers  # noqa: F401
     except ImportError:
-        with pytest.raises(ExtraNotInstalled, match=r"openended\[embedders\]"):
-            load_embedder(spec(kind="sentence"))
-    with pytest.raises(SpecError, match="sentence models"):
-        score.embed_texts(None, spec(), ["a"], batch_size=1)
+        check_error(ExtraNotInstalled, r"openended\[embedders\]", load_embedder, spec(kind="sentence"))
+    check_error(SpecError, "sentence models", score.embed_texts, None, spec(), ["a"], batch_size=1)
 
 
 def test_sentence_model_counts_what_it_cuts() -> None:
@@ -337,8 +332,7 @@ def test_windows_and_strides_score_each_token_once(tiny):
     whole, cut = (tiny.score(ScoringRequest(**common, window=w, stride=s)).values for w, s in ((None, None), (16, 4)))
     assert np.allclose(whole[:15], cut[:15], atol=1e-5)
     assert not np.allclose(whole[15:], cut[15:], atol=1e-5)
-    with pytest.raises(DataError, match="window: expected at most 64"):
-        plan_scoring(tiny, ScoringRequest(**common, window=100))
+    check_error(DataError, "window: expected at most 64", plan_scoring, tiny, ScoringRequest(**common, window=100))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
@@ -351,14 +345,12 @@ def test_one_number_that_is_none_anywhere_is_seen(value, place):
 
 
 def test_rows_that_overflow_are_counted_and_a_smaller_dtype_is_named():
-    with pytest.raises(DataError, match="not finite"):
-        check_logits(torch.full((1, 8), 3e38), gpt2())
+    check_error(DataError, "not finite", check_logits, torch.full((1, 8), 3e38), gpt2())
 
     lm = gpt2()
     half = replace(lm, spec=replace(lm.spec, dtype="float16"))
-    assert failures.describe_broken_weights(half) == (
-        "model gpt2: its logits are not finite in float16; its weights are broken, or try dtype=float32"
-    )
+    advice = "its logits are not finite in float16; its weights are broken, or try dtype=float32"
+    assert failures.describe_broken_weights(half) == f"model gpt2: {advice}"
 
     values = np.zeros((5, 3), np.float32)
     check_finite(values, "vectors of x")
@@ -366,8 +358,7 @@ def test_rows_that_overflow_are_counted_and_a_smaller_dtype_is_named():
     values[1, :2], values[4, 0] = np.nan, -np.inf
     with pytest.raises(DataError, match=r"^vectors of x: 2 of 5 are not finite; try dtype=float32$"):
         check_finite(values, "vectors of x")
-    with pytest.raises(DataError, match="1 of 2"):
-        check_finite(np.array([0.0, np.inf]), "numbers of x")
+    check_error(DataError, "1 of 2", check_finite, np.array([0.0, np.inf]), "numbers of x")
 
 
 @pytest.mark.slow
@@ -387,12 +378,10 @@ def test_out_of_memory_halves_the_batch_and_goes_on() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("message", "sizes", "raised"),
-    [
-        ("DefaultCPUAllocator: can't allocate memory: you tried to allocate", [2, 1], MemoryError),
-        ("shapes do not agree", [2], RuntimeError),
-    ],
+@cases(
+    "message, sizes, raised",
+    ("DefaultCPUAllocator: can't allocate memory: you tried to allocate", [2, 1], MemoryError),
+    ("shapes do not agree", [2], RuntimeError),
 )
 def test_memory_for_no_text_and_other_errors_are_raised(message, sizes, raised):
     calls: list[int] = []
@@ -401,8 +390,7 @@ def test_memory_for_no_text_and_other_errors_are_raised(message, sizes, raised):
         calls.append(len(part))
         raise RuntimeError(message)
 
-    with pytest.raises(raised, match=message):
-        failures.run_in_batches(np.array([1, 2]), 2, step)
+    check_error(raised, message, failures.run_in_batches, np.array([1, 2]), 2, step)
     assert calls == sizes
 
 

@@ -9,7 +9,7 @@ import pytest
 from openended.harness.core import DataError, ExtraNotInstalled, SpecError, load_members
 from openended.harness.models import EmbedderSpec, ModelSpec
 from openended.harness.models.tokenizer import load_tokenizer
-from tests.helpers import embed_one, ragged, scoring
+from tests.helpers import cases, check_error, embed_one, ragged, scoring
 from tests.lazy import torch
 
 gguf = pytest.importorskip("gguf")
@@ -101,25 +101,20 @@ def test_its_identity_is_of_its_bytes_and_its_name_has_the_quantization_once(pat
     assert unknown.title == "unknown Q8_0"  # as most of its weights are stored
 
 
-@pytest.mark.parametrize(
-    ("act", "message"),
-    [
-        (lambda path: path.unlink(), "no such file"),
-        (lambda path: path.write_bytes(b"no model"), "cannot be read as GGUF"),
-        (lambda path: path.write_bytes(path.read_bytes()[:3000]), "cannot be read as GGUF"),
-    ],
+@cases(
+    "act, message",
+    (lambda path: path.unlink(), "no such file"),
+    (lambda path: path.write_bytes(b"no model"), "cannot be read as GGUF"),
+    (lambda path: path.write_bytes(path.read_bytes()[:3000]), "cannot be read as GGUF"),
 )
 def test_a_file_that_is_no_gguf_is_one_line(path, act, message):
     act(path)
-    with pytest.raises(DataError, match=rf"^model .*tiny\.gguf: {message}"):
-        ModelSpec(path=str(path)).config()
+    check_error(DataError, rf"^model .*tiny\.gguf: {message}", ModelSpec(path=str(path)).config)
 
 
 def test_options_and_packages_that_a_gguf_file_needs(path, monkeypatch):
-    with pytest.raises(SpecError, match=r"model=folder reads GGUF files"):
-        load_members("model")["vllm"](path=str(path))
-    with pytest.raises(SpecError, match=r"revision: expected null for a folder or file"):
-        ModelSpec(path=str(path), revision="main")
+    check_error(SpecError, r"model=folder reads GGUF files", load_members("model")["vllm"], path=str(path))
+    check_error(SpecError, r"revision: expected null for a folder or file", ModelSpec, path=str(path), revision="main")
     find: Any = __import__("importlib.util").util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "gguf" else find(name))
     with pytest.raises(ExtraNotInstalled, match=r"gguf is not installed; pip install 'openended\[gguf\]'"):

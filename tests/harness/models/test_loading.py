@@ -23,7 +23,18 @@ from openended.harness.models import ModelSpec, load_model, spec as spec_module
 from openended.harness.models.files import INDEX, digest_files, list_model_files, list_tokenizer_files
 from openended.harness.models.tokenizer import load_tokenizer
 from tests.harness.generation.models import gpt2, wrap
-from tests.helpers import copy_without, generate, q_request, ragged, scoring, tiny_model
+from tests.helpers import (
+    cases,
+    change_json,
+    check_error,
+    copy_without,
+    generate,
+    q_request,
+    ragged,
+    scoring,
+    tiny_model,
+    write_file,
+)
 from tests.lazy import LazyModule, torch
 
 # Loading a model: its files, their digests, weights that do not fit, untrusted code, and what is missing
@@ -41,12 +52,13 @@ def changed(original: Path, tmp_path: Path, weights: Any = None, **config: Any) 
     folder = tmp_path / "copy"
     shutil.copytree(original, folder)
     if weights is not None:
-        safetensors.save_file(
-            weights(safetensors.load_file(folder / "model.safetensors")), folder / "model.safetensors", {"format": "pt"}
-        )
-    told = json.loads((folder / "config.json").read_text()) | config
-    (folder / "config.json").write_text(json.dumps(told))
+        path = folder / WEIGHTS
+        safetensors.save_file(weights(safetensors.load_file(path)), path, {"format": "pt"})
+    change_json(folder / "config.json", **config)
     return ModelSpec(path=str(folder))
+
+
+GPTJ = {"model_type": "gptj", "rotary_dim": 4, "architectures": ["GPTJForCausalLM"]}
 
 
 def renamed(weights: dict[str, Any]) -> dict[str, Any]:
@@ -54,25 +66,17 @@ def renamed(weights: dict[str, Any]) -> dict[str, Any]:
     return {("lost" if k == name else k): v for k, v in weights.items()}
 
 
-@pytest.mark.parametrize(
-    ("weights", "config", "message"),
-    [
-        (renamed, {}, r"1 missing: .*h\.0\.mlp\.c_fc\.weight; 1 that the model has no use for: lost"),
-        (None, {"n_layer": 2}, r"missing: .*h\.1\..*, …\)"),
-        (None, {"n_layer": 0}, r"that the model has no use for: .*h\."),
-        (None, {"n_positions": 32, "n_ctx": 32}, r"of another shape: .*wpe\.weight \(64x\d+ for 32x\d+\)"),
-        (
-            None,
-            {"model_type": "gptj", "rotary_dim": 4, "architectures": ["GPTJForCausalLM"]},
-            r"its weights do not fit its config\.json \(.* missing: .*no use for",
-        ),
-    ],
+@cases(
+    "weights, config, message",
+    (renamed, {}, r"1 missing: .*h\.0\.mlp\.c_fc\.weight; 1 that the model has no use for: lost"),
+    (None, {"n_layer": 2}, r"missing: .*h\.1\..*, …\)"),
+    (None, {"n_layer": 0}, r"that the model has no use for: .*h\."),
+    (None, {"n_positions": 32, "n_ctx": 32}, r"of another shape: .*wpe\.weight \(64x\d+ for 32x\d+\)"),
+    (None, GPTJ, r"its weights do not fit its config\.json \(.* missing: .*no use for"),
     ids=["renamed", "more layers", "fewer layers", "another width", "another family"],
 )
 def test_weights_that_do_not_fit_are_refused_by_name(original, tmp_path, weights, config, message):
-    with pytest.raises(DataError, match=message) as caught:
-        load_model(changed(original, tmp_path, weights, **config))
-    assert "\n" not in str(caught.value)
+    check_error(DataError, message, load_model, changed(original, tmp_path, weights, **config))
 
 
 def broken(value: float) -> Any:
@@ -100,8 +104,7 @@ def test_logits_that_are_no_numbers_become_no_text(decoder, value):
 
 def test_nor_do_they_become_a_statistic():
     request = q_request(ragged([[5]]), ragged([[6, 7]]), [Nucleus()], batch_size=1)
-    with pytest.raises(DataError, match="its logits are not finite"):
-        compute_q_statistics(broken(float("nan")), request)
+    check_error(DataError, "its logits are not finite", compute_q_statistics, broken(float("nan")), request)
 
 
 def test_an_overflow_of_float16_is_seen_at_load(original, tmp_path):
@@ -111,34 +114,26 @@ def test_an_overflow_of_float16_is_seen_at_load(original, tmp_path):
     spec = changed(original, tmp_path, large)
     spec.load()
     half = ModelSpec(path=spec.path, dtype="float16")
-    with pytest.raises(DataError, match=r"not finite in float16; its weights are broken, or try dtype=float32"):
-        half.load()
+    check_error(DataError, r"not finite in float16; its weights are broken, or try dtype=float32", half.load)
 
 
-def sharded(original: Path, tmp_path: Path) -> tuple[ModelSpec, Path]:
-    """The weights in two shards of unusual names."""
+def test_shards_are_those_of_the_index_and_all_of_them_are_digested(original, tmp_path):
     folder = tmp_path / "shards"
     shutil.copytree(original, folder)
-    weights = safetensors.load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
+    weights = safetensors.load_file(folder / WEIGHTS)
+    (folder / WEIGHTS).unlink()
     names = sorted(weights)
     parts = {"one.safetensors": names[::2], "two.safetensors": names[1::2]}
     for file, keys in parts.items():
         safetensors.save_file({k: weights[k] for k in keys}, folder / file, {"format": "pt"})
     where = {k: file for file, keys in parts.items() for k in keys}
-    index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": where}))
-    return ModelSpec(path=str(folder)), folder
-
-
-def test_shards_are_those_of_the_index_and_all_of_them_are_digested(original, tmp_path):
-    spec, folder = sharded(original, tmp_path)
+    index = write_file(folder / INDEX, json.dumps({"metadata": {"total_size": 1}, "weight_map": where}))
+    spec = ModelSpec(path=str(folder))
     before = spec.identity()["files"]
     assert {"one.safetensors", "two.safetensors", "model.safetensors.index.json"} <= set(before)
     weights = safetensors.load_file(folder / "two.safetensors")
     safetensors.save_file({k: v + 1 for k, v in weights.items()}, folder / "two.safetensors", {"format": "pt"})
     assert spec.identity()["files"] != before
-    index = folder / "model.safetensors.index.json"
     same = digest(spec.identity())
     index.write_text(index.read_text() + "\n")
     assert digest(spec.identity()) != same
@@ -152,14 +147,9 @@ def test_an_adapter_is_refused_wherever_a_model_is_named(original, tmp_path, nam
     for folder in (Path(model.path), tmp_path / "adapter"):
         (folder / name).write_text("{}")
         spec = ModelSpec(path=str(folder))
-        embedders = [
-            harness_models.EmbedderSpec(path=spec.path, kind=kind) for kind in ("causal", "masked", "sentence")
-        ]
-        for act in (spec.identity, spec.load, lambda: spec.demand("score"), *(e.identity for e in embedders)):
-            with pytest.raises(
-                DataError, match=rf"{name} belongs to an adapter .* merge it into its base model with merge_"
-            ):
-                act()
+        others = [harness_models.EmbedderSpec(path=spec.path, kind=kind) for kind in ("causal", "masked", "sentence")]
+        for act in (spec.identity, spec.load, lambda: spec.demand("score"), *(other.identity for other in others)):
+            check_error(DataError, rf"{name} belongs to an adapter .* merge it into its base model with merge_", act)
 
 
 def put(name: str, content: str | bytes) -> Any:
@@ -171,7 +161,7 @@ def put(name: str, content: str | bytes) -> Any:
 
 
 def merge(name: str, **changes: Any) -> Any:
-    return lambda folder: put(name, json.dumps(json.loads((folder / name).read_text()) | changes))(folder)
+    return lambda folder: change_json(folder / name, **changes)
 
 
 def remove(*names: str) -> Any:
@@ -239,10 +229,7 @@ def test_a_bad_folder_is_one_line_that_names_what_is_wrong(original, tmp_path, k
         spec.identity()
         load_model(spec)
 
-    with pytest.raises((DataError, SpecError)) as caught:
-        use()
-    assert message.replace("FOLDER", model.path) in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert message.replace("FOLDER", model.path) in check_error((DataError, SpecError), "", use)
 
 
 def test_a_default_dtype_of_torch_changes_nothing(original, monkeypatch):
@@ -281,8 +268,8 @@ def test_all_that_a_sentence_model_loads_is_digested(tmp_path, file):
 
 
 def test_a_folder_that_is_no_sentence_model_is_refused(original):
-    with pytest.raises(DataError, match=r"no modules\.json in the folder"):
-        harness_models.EmbedderSpec(path=str(original), kind="sentence").identity()
+    spec = harness_models.EmbedderSpec(path=str(original), kind="sentence")
+    check_error(DataError, r"no modules\.json in the folder", spec.identity)
 
 
 TOKENIZER = {"tokenizer.json", "merges.txt", "tokenizer_config.json"}
@@ -296,10 +283,6 @@ def listed_folder(tmp_path: Path) -> Path:
     for name in (*TOKENIZER, *CONFIGS, *UNREAD, *weights, "chat_template.jinja"):
         (tmp_path / name).write_text(name)
     return tmp_path
-
-
-def index(listed_folder: Path, **shards: str) -> None:
-    (listed_folder / INDEX).write_text(json.dumps({"weight_map": shards}))
 
 
 def names(files: list[Path]) -> set[str]:
@@ -316,31 +299,25 @@ def test_the_template_counts_where_it_is_read(listed_folder: Path) -> None:
 
 
 def test_the_shards_are_those_of_the_index_and_the_one_file_comes_first(listed_folder: Path) -> None:
-    index(listed_folder, x="b.safetensors", y="a.safetensors", z="b.safetensors")
+    where = {"x": "b.safetensors", "y": "a.safetensors", "z": "b.safetensors"}
+    (listed_folder / INDEX).write_text(json.dumps({"weight_map": where}))
     shards = {INDEX, "a.safetensors", "b.safetensors"}
     assert names(list_model_files(listed_folder, chat=False)) == TOKENIZER | CONFIGS | shards
     (listed_folder / "model.safetensors").write_text("w")
     assert names(list_model_files(listed_folder, chat=False)) == TOKENIZER | CONFIGS | {"model.safetensors"}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        *((text, "expected an object with a weight_map") for text in ("[]", "{}", '{"weight_map": ["a.safetensors"]}')),
-        (
-            '{"weight_map": {"x": "pytorch_model.bin"}}',
-            r"expected names of \.safetensors files, got 'pytorch_model\.bin'",
-        ),
-        (
-            '{"weight_map": {"x": "../a.safetensors"}}',
-            r"expected names of \.safetensors files, got '\.\./a\.safetensors'",
-        ),
-    ],
+UNSAFE = ("pytorch_model.bin", "../a.safetensors")
+
+
+@cases(
+    "text, message",
+    *((text, "expected an object with a weight_map") for text in ("[]", "{}", '{"weight_map": ["a.safetensors"]}')),
+    *((f'{{"weight_map": {{"x": "{name}"}}}}', rf"expected names of \S+ files, got '{name}'") for name in UNSAFE),
 )
 def test_an_index_of_another_form_or_with_a_lost_shard_is_refused(listed_folder, text, message):
     (listed_folder / INDEX).write_text(text)
-    with pytest.raises(DataError, match=rf"model\.safetensors\.index\.json: {message}"):
-        list_model_files(listed_folder, chat=False)
+    check_error(DataError, rf"model\.safetensors\.index\.json: {message}", list_model_files, listed_folder, chat=False)
 
 
 def test_a_digest_is_of_the_bytes_and_follows_a_change_of_equal_size(tmp_path: Path) -> None:
@@ -365,12 +342,9 @@ def test_load_encode_and_decode(original):
 
 
 def test_a_device_that_is_not_there(original):
-    import torch
-
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
-    with pytest.raises(DataError, match="CUDA"):
-        load_model(ModelSpec(path=str(original)), device="cuda")
+    check_error(DataError, "CUDA", load_model, ModelSpec(path=str(original)), device="cuda")
 
 
 def test_the_least_recently_used_goes(tmp_path):
@@ -401,8 +375,8 @@ def test_identity_is_the_content(original, tmp_path):
     assert digest(spec.identity()) == digest(copied.identity())
     assert harness_models.tokenizer_digest(spec) == harness_models.tokenizer_digest(copied)
     assert digest(spec.identity()) != digest(ModelSpec(path=str(original), dtype="bfloat16").identity())
-    config = Path(copied.path) / "config.json"
-    config.write_text(config.read_text() + "\n")
+    with (Path(copied.path) / "config.json").open("a") as config:
+        config.write("\n")
     assert digest(spec.identity()) != digest(copied.identity())
     assert harness_models.tokenizer_digest(spec) == harness_models.tokenizer_digest(copied)
 
@@ -423,22 +397,11 @@ def test_hub_models_without_a_network(monkeypatch, tmp_path, caplog, is_off):
     is_reachable.cache_clear()
     spec = ModelSpec(path="nobody/nothing-of-this-name")
     for call in (spec.check_ready, spec.identity, spec.context_length):
-        with pytest.raises(DataError, match="hf download nobody/nothing-of-this-name"):
-            call()
+        check_error(DataError, "hf download nobody/nothing-of-this-name", call)
     assert ModelSpec(path="nobody/nothing-of-this-name", revision="a" * 40).identity()["commit"] == "a" * 40
     assert caplog.text.count("cannot be reached") == (not is_off)
     assert (not is_off) == constants.HF_HUB_OFFLINE
     is_reachable.cache_clear()
-
-
-def with_ends(spec: ModelSpec, config: object, generation: object = None) -> ModelSpec:
-    """The same folder whose configs name other end tokens."""
-    folder = Path(spec.path)
-    told = json.loads((folder / "config.json").read_text()) | {"eos_token_id": config}
-    (folder / "config.json").write_text(json.dumps(told))
-    if generation is not None:
-        (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": generation}))
-    return spec
 
 
 @pytest.mark.parametrize(
@@ -446,7 +409,10 @@ def with_ends(spec: ModelSpec, config: object, generation: object = None) -> Mod
     [(3, None, (3,)), ([3, 5], None, (3, 5)), (3, [7, 3], (3, 7)), (None, 7, (7,)), ([4], [4], (4,)), (3, 4, (3, 4))],
 )
 def test_all_end_tokens_that_the_configs_name_count(original, tmp_path, config, generation, ends):
-    spec = with_ends(copy_without(original, tmp_path, "generation_config.json"), config, generation)
+    spec = copy_without(original, tmp_path, "generation_config.json")
+    change_json(Path(spec.path) / "config.json", eos_token_id=config)
+    if generation is not None:
+        write_file(Path(spec.path) / "generation_config.json", json.dumps({"eos_token_id": generation}))
     assert spec.end_ids() == ends
     assert load_tokenizer(spec).eos_ids == ends
 
@@ -458,10 +424,12 @@ def test_the_nested_config_of_a_model_of_several_kinds_is_read(tmp_path):
     assert (spec.end_ids(), spec.bos_id(), spec.context_length()) == ((1, 2), 3, 99)
 
 
+LONGROPE = {"rope_type": "longrope", "original_max_position_embeddings": 64}
+
+
 def test_the_precision_of_a_large_model_is_that_of_its_checkpoint(original, tmp_path, monkeypatch):
     shutil.copytree(original, tmp_path / "m")
-    config = json.loads((tmp_path / "m/config.json").read_text())
-    (tmp_path / "m/config.json").write_text(json.dumps(config | {"dtype": "bfloat16"}))
+    change_json(tmp_path / "m/config.json", dtype="bfloat16")
     spec = ModelSpec(path=str(tmp_path / "m"), dtype="auto")
     assert spec == ModelSpec(path=str(tmp_path / "m"))  # a small model
     monkeypatch.setattr("openended.harness.models.spec._LARGE", 100)
@@ -473,20 +441,15 @@ def test_the_precision_of_a_large_model_is_that_of_its_checkpoint(original, tmp_
         ModelSpec(path=str(tmp_path / "nowhere"), dtype="auto")
 
 
-@pytest.mark.parametrize(
-    ("rope", "length"),
-    [
-        ({"rope_scaling": {"type": "longrope"}, "original_max_position_embeddings": 4096}, 4096),
-        ({"rope_scaling": {"type": "su"}, "original_max_position_embeddings": 4096}, 4096),
-        ({"rope_parameters": {"rope_type": "longrope", "original_max_position_embeddings": 4096}}, 4096),
-        (
-            {"rope_parameters": {"full_attention": {"rope_type": "longrope", "original_max_position_embeddings": 64}}},
-            64,
-        ),
-        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, 131072),
-        ({"rope_scaling": {"rope_type": "dynamic", "original_max_position_embeddings": 2048}}, 2048),
-        ({"rope_scaling": {"rope_type": "yarn", "original_max_position_embeddings": 2048}}, 131072),
-    ],
+@cases(
+    "rope, length",
+    ({"rope_scaling": {"type": "longrope"}, "original_max_position_embeddings": 4096}, 4096),
+    ({"rope_scaling": {"type": "su"}, "original_max_position_embeddings": 4096}, 4096),
+    ({"rope_parameters": LONGROPE}, 64),
+    ({"rope_parameters": {"full_attention": LONGROPE}}, 64),
+    ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, 131072),
+    ({"rope_scaling": {"rope_type": "dynamic", "original_max_position_embeddings": 2048}}, 2048),
+    ({"rope_scaling": {"rope_type": "yarn", "original_max_position_embeddings": 2048}}, 131072),
 )
 def test_rotary_embeddings_that_change_with_the_length_end_at_their_original_context(rope, length, tmp_path):
     config = {"model_type": "phi3", "max_position_embeddings": 131072, **rope}

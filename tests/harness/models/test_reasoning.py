@@ -9,6 +9,7 @@ from openended.harness.core import DataError
 from openended.harness.models.chat import ChatTemplate, Turns
 from openended.harness.models.messages import read_message
 from openended.harness.models.reasoning import FAMILIES, Markup, MarkupSearch, split_reasoning
+from tests.helpers import cases
 from tests.reasoning_families import ANSWER, CASES, LETTER, THOUGHT, load_case
 
 
@@ -60,21 +61,19 @@ def test_arguments_of_the_template_are_passed_on():
     assert Markup("think").split(ANSWER, off.start) == (None, ANSWER, ANSWER, True)
 
 
-@pytest.mark.parametrize(
-    ("family", "text", "reasoning", "answer"),
-    [
-        ("think", "<think>\nζ\n</think>\nA.\n\n<think>ζζ</think>\nB.", "ζ\nζζ", "A.\nB."),
-        ("think", "<think>ζ</think>A.\n<think>ζ", "ζ\nζ", "A."),
-        ("think", "Say <think> aloud.", None, "Say <think> aloud."),
-        ("granite", "Here's my thought process:\nζ\nHere is my response:\nA.", "ζ", "A."),
-        ("harmony", "<|channel|>final<|message|>A.<|return|>", "", "A."),
-        ("harmony", ("<|channel|>analysis<|message|>ζ<|end|><|start|>assistant<|channel|>commentary<|message|>ζζ<|end|>"
-         "<|start|>assistant<|channel|>final <|constrain|>json<|message|>{}<|end|>"), "ζ\nζζ", "{}"),
-        ("gemma", "<|channel>thought\nζ\n<channel|>A.", "ζ", "A."),
-        ("cohere", "<|START_THINKING|>ζ<|END_THINKING|><|START_RESPONSE|>A.<|END_RESPONSE|>", "ζ", "A."),
-        ("seed", "<seed:think>ζ</seed:think>A.", "ζ", "A."),
-        ("apertus", "<|inner_prefix|>ζ<|inner_suffix|>A.", "ζ", "A."),
-    ],
+@cases(
+    "family, text, reasoning, answer",
+    ("think", "<think>\nζ\n</think>\nA.\n\n<think>ζζ</think>\nB.", "ζ\nζζ", "A.\nB."),
+    ("think", "<think>ζ</think>A.\n<think>ζ", "ζ\nζ", "A."),
+    ("think", "Say <think> aloud.", None, "Say <think> aloud."),
+    ("granite", "Here's my thought process:\nζ\nHere is my response:\nA.", "ζ", "A."),
+    ("harmony", "<|channel|>final<|message|>A.<|return|>", "", "A."),
+    ("harmony", ("<|channel|>analysis<|message|>ζ<|end|><|start|>assistant<|channel|>commentary<|message|>ζζ<|end|>"
+     "<|start|>assistant<|channel|>final <|constrain|>json<|message|>{}<|end|>"), "ζ\nζζ", "{}"),
+    ("gemma", "<|channel>thought\nζ\n<channel|>A.", "ζ", "A."),
+    ("cohere", "<|START_THINKING|>ζ<|END_THINKING|><|START_RESPONSE|>A.<|END_RESPONSE|>", "ζ", "A."),
+    ("seed", "<seed:think>ζ</seed:think>A.", "ζ", "A."),
+    ("apertus", "<|inner_prefix|>ζ<|inner_suffix|>A.", "ζ", "A."),
 )  # fmt: skip
 def test_forms_of_families(family, text, reasoning, answer):
     markup = recognize_markup([("", text, True)])
@@ -82,23 +81,21 @@ def test_forms_of_families(family, text, reasoning, answer):
     assert Markup(family).split(text)[:2] == (reasoning, answer)
 
 
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        ({"content": "A."}, (None, "A.")),
-        ({"content": "A.", "reasoning": "ζ"}, ("ζ", "A.")),
-        ({"content": "A.", "reasoning": None, "reasoning_content": "ζ"}, ("ζ", "A.")),
-        ({"content": "A.", "reasoning_content": ""}, (None, "A.")),
-        ({"content": None, "reasoning": "ζ"}, ("ζ", "")),
-        ({"content": None}, ("", "")),
-        ({"content": [{"type": "reasoning", "reasoning": "ζ"}, {"type": "text", "text": "A."}]}, ("ζ", "A.")),
-        ({"content": [{"type": "thinking", "thinking": "ζ"}]}, ("ζ", "")),
-        ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "ζ"}]}, {"text": "A."}]}, ("ζ", "A.")),
-        ({"content": [{"type": "thinking", "thinking": t} for t in "ζξ"] + ["A."]}, ("ζ\n\nξ", "A.")),
-        ({"content": None, "refusal": "I will not."}, (None, "I will not.")),
-        ({"content": 3}, "content: expected text, got int"),
-        ({"content": "", "reasoning": ["ζ"]}, "reasoning: expected text, got list"),
-    ],
+@cases(
+    "message, expected",
+    ({"content": "A."}, (None, "A.")),
+    ({"content": "A.", "reasoning": "ζ"}, ("ζ", "A.")),
+    ({"content": "A.", "reasoning": None, "reasoning_content": "ζ"}, ("ζ", "A.")),
+    ({"content": "A.", "reasoning_content": ""}, (None, "A.")),
+    ({"content": None, "reasoning": "ζ"}, ("ζ", "")),
+    ({"content": None}, ("", "")),
+    ({"content": [{"type": "reasoning", "reasoning": "ζ"}, {"type": "text", "text": "A."}]}, ("ζ", "A.")),
+    ({"content": [{"type": "thinking", "thinking": "ζ"}]}, ("ζ", "")),
+    ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "ζ"}]}, {"text": "A."}]}, ("ζ", "A.")),
+    ({"content": [{"type": "thinking", "thinking": t} for t in "ζξ"] + ["A."]}, ("ζ\n\nξ", "A.")),
+    ({"content": None, "refusal": "I will not."}, (None, "I will not.")),
+    ({"content": 3}, "content: expected text, got int"),
+    ({"content": "", "reasoning": ["ζ"]}, "reasoning: expected text, got list"),
 )
 def test_fields_of_messages(message, expected):
     if isinstance(expected, str):

@@ -1,6 +1,5 @@
 """Tokenizers and chat templates: begin tokens, continuations as a model would write them, pieces, turns and their ends."""
 
-import dataclasses
 import json
 import shutil
 from dataclasses import replace
@@ -27,6 +26,9 @@ from openended.harness.models.transformers import load_embedder, load_model
 from openended.harness.run.dataset import build_human_row
 from openended.harness.run.notes import warn_of_special_tokens
 from tests.helpers import (
+    cases,
+    change_json,
+    check_error,
     copy_without,
     embed_one,
     embedding,
@@ -53,9 +55,8 @@ def sentencepiece(path: Path, *, bos: bool = True) -> None:
 
     inner = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
     inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    inner.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    inner.decoder = decoders.Sequence(steps)
     special = ["<unk>", "<s>", "</s>", "<0x0A>"]
     trainer = trainers.BpeTrainer(vocab_size=120, special_tokens=special, show_progress=False)
     inner.train_from_iterator([" ".join(WORDS[i:] + WORDS[:i]) for i in range(len(WORDS))], trainer)
@@ -132,14 +133,12 @@ def copied(spec: ModelSpec, tmp_path: Path, *, bos: bool = True, config: Any = N
     return ModelSpec(path=str(folder), **options)
 
 
-@pytest.mark.parametrize(
-    ("does", "config", "option", "lead"),
-    [
-        (True, None, None, (BOS,)), (False, None, None, ()), (True, None, False, ()),
-        (False, {"bos_token": "<s>"}, True, (BOS,)), (False, {"bos_token": {"content": "<s>"}}, True, (BOS,)),
-        (False, {"bos_token": "<s>", "add_bos_token": True}, None, (BOS,)), (True, {"add_bos_token": False}, None, ()),
-        (False, {"bos_token": "<s>", "add_bos_token": True}, False, ()),
-    ],
+@cases(
+    "does, config, option, lead",
+    (True, None, None, (BOS,)), (False, None, None, ()), (True, None, False, ()),
+    (False, {"bos_token": "<s>"}, True, (BOS,)), (False, {"bos_token": {"content": "<s>"}}, True, (BOS,)),
+    (False, {"bos_token": "<s>", "add_bos_token": True}, None, (BOS,)), (True, {"add_bos_token": False}, None, ()),
+    (False, {"bos_token": "<s>", "add_bos_token": True}, False, ()),
 )  # fmt: skip
 def test_the_begin_token_is_an_option_whose_default_is_the_tokenizers(spec, tmp_path, does, config, option, lead):
     made = copied(spec, tmp_path, bos=does, config=config)
@@ -194,10 +193,9 @@ def test_a_tokenizer_is_what_its_file_says_and_not_how(tmp_path):
 
 def test_no_begin_token_is_an_error(spec, tmp_path):
     made = copied(spec, tmp_path, bos=False)
-    path = Path(made.path) / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"bos_token_id": None}))
-    with pytest.raises(DataError, match=r"bos=true, but neither its tokenizer nor its config\.json names such a token"):
-        load_tokenizer(ModelSpec(path=made.path, bos=True))
+    change_json(Path(made.path) / "config.json", bos_token_id=None)
+    message = r"bos=true, but neither its tokenizer nor its config\.json names such a token"
+    check_error(DataError, message, load_tokenizer, ModelSpec(path=made.path, bos=True))
 
 
 ROWS: tuple[Ragged, Ragged] = ragged([[5, 9], [7], []]), ragged([[13, 24, 18], [12, 16], [17, 18]])
@@ -213,9 +211,7 @@ def led(rows: Ragged) -> Ragged:
 
 def plain(backend: TransformersBackend) -> Any:
     """The same model without a begin token."""
-    import dataclasses
-
-    return dataclasses.replace(backend, tokenizer=dataclasses.replace(backend.tokenizer, bos_prefix=()))
+    return replace(backend, tokenizer=replace(backend.tokenizer, bos_prefix=()))
 
 
 def test_the_model_reads_the_begin_token_first_everywhere(backend):
@@ -230,12 +226,10 @@ def test_the_model_reads_the_begin_token_first_everywhere(backend):
     assert [row.tolist() for row in stats.context] == [row.tolist() for row in ROWS[0]]
     embedder = EmbedderSpec(path="x", kind="causal", pooling="last")
     vectors = embed_one(backend, embedder, *ROWS, batch_size=2).vectors
-    np.testing.assert_allclose(
-        vectors, embed_one(bare, embedder, led(ROWS[0]), ROWS[1], batch_size=2).vectors, rtol=1e-5, atol=1e-6
-    )
-    np.testing.assert_allclose(
-        vectors, embed_and_score(backend, embedding(*ROWS, embedder, batch_size=2))[0].vectors, rtol=1e-5, atol=1e-6
-    )
+    after = embed_one(bare, embedder, led(ROWS[0]), ROWS[1], batch_size=2).vectors
+    np.testing.assert_allclose(vectors, after, rtol=1e-5, atol=1e-6)
+    both = embed_and_score(backend, embedding(*ROWS, embedder, batch_size=2))[0].vectors
+    np.testing.assert_allclose(vectors, both, rtol=1e-5, atol=1e-6)
 
 
 def test_each_window_of_a_long_text_starts_with_the_begin_token(backend):
@@ -318,8 +312,7 @@ def test_ids_beyond_the_models_embeddings_are_refused_at_load(spec, tmp_path):
     size = len(description["model"]["vocab"])
     more = [{**first, "id": size + i, "content": f"<beyond {i}>"} for i in range(2000)]
     other = with_description(spec, tmp_path, added_tokens=[*description["added_tokens"], *more])
-    with pytest.raises(DataError, match=r"tokenizer has the id \d+ \('.*'\), its weights have \d+ embeddings"):
-        load_model(other)
+    check_error(DataError, r"tokenizer has the id \d+ \('.*'\), its weights have \d+ embeddings", load_model, other)
 
 
 pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
@@ -340,22 +333,19 @@ def folder(tmp_path: Path, template: str | None = PLAIN, *, in_config: bool = Fa
     target = tmp_path / "chatty"
     shutil.copytree(source, target)
     if template is not None and in_config:
-        path = target / "tokenizer_config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template}))
+        change_json(target / "tokenizer_config.json", chat_template=template)
     elif template is not None:
         (target / "chat_template.jinja").write_text(template)
     return ModelSpec(path=str(target), chat_template=True)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "meta", "turns"),
-    [
-        ("Alice went to the", {}, ("Alice went to", "the")),
-        ("Two lines\n\nBiography of", {}, ("Two lines\n\nBiography", "of")),
-        ("ends in space \n", {}, ("ends in", "space \n")), ("one", {}, ("", "one")), ("", {}, ("", "")),
-        (" \n", {}, ("", "")), ("a b c", {"user": "A", "assistant": ""}, ("A", "")),
-        ("a b c", {"user": "A"}, ("a b", "c")),
-    ],
+@cases(
+    "prompt, meta, turns",
+    ("Alice went to the", {}, ("Alice went to", "the")),
+    ("Two lines\n\nBiography of", {}, ("Two lines\n\nBiography", "of")),
+    ("ends in space \n", {}, ("ends in", "space \n")), ("one", {}, ("", "one")), ("", {}, ("", "")),
+    (" \n", {}, ("", "")), ("a b c", {"user": "A", "assistant": ""}, ("A", "")),
+    ("a b c", {"user": "A"}, ("a b", "c")),
 )  # fmt: skip
 def test_the_last_word_opens_the_assistants_turn_unless_the_task_says(prompt, meta, turns) -> None:
     assert split_into_turns(prompt, meta) == Turns(*turns)
@@ -370,7 +360,7 @@ def test_the_continuation_starts_within_the_assistants_turn(tmp_path: Path, in_c
 
 
 def test_vicuna_has_a_form_of_its_own(tmp_path: Path) -> None:
-    spec = dataclasses.replace(folder(tmp_path, None), chat_template="vicuna")
+    spec = replace(folder(tmp_path, None), chat_template="vicuna")
     template = load_template(spec)
     first, second = map(template.render, [Turns("Continue:\nAlice went to", "the"), Turns("Tell a story.", "")])
     assert first.endswith("USER: Continue:\nAlice went to\nASSISTANT: the")
@@ -387,7 +377,6 @@ def test_special_tokens_of_the_template_are_tokens(tmp_path: Path) -> None:
 
 
 def test_a_turn_ends_with_the_token_that_the_template_writes(tmp_path: Path) -> None:
-
     spec = folder(tmp_path, PLAIN.replace("<|endoftext|>", "\n<|end|>"))
     path = Path(spec.path) / "tokenizer.json"
     inner = Tokenizer.from_file(str(path))
@@ -406,29 +395,20 @@ def test_a_template_that_ends_turns_with_words_leaves_the_end_of_text(tmp_path: 
     assert load_model(spec).eos_ids == load_tokenizer(spec).eos_ids == (0,)
 
 
-def test_what_goes_wrong_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no chat template; set model\.chat_template=false"):
-        load_template(ModelSpec(path="bundled:docs-s", chat_template=True))
-    spec = folder(tmp_path, "{{ raise_exception('only users may speak') }}{{ messages[0]['content'] }}")
-    with pytest.raises(DataError, match=r"does not take the prompt .*only users may speak"):
-        load_template(spec).render(Turns("a", "b"))
-    (Path(spec.path) / "chat_template.jinja").write_text("{% for m in messages %}x{% endfor %}")
-    with pytest.raises(DataError, match=r"does not take the prompt|changes the assistant's turn"):
-        load_template(spec).render(Turns("a", "b"))
-    with pytest.raises(DataError, match="its tokenizer has no configuration"):
-        load_template(ModelSpec(path=str(tmp_path / "none" / "at" / "all"), chat_template=True))
+def test_a_model_without_a_template_is_one_line(tmp_path: Path) -> None:
+    spec = ModelSpec(path="bundled:docs-s", chat_template=True)
+    check_error(DataError, r"no chat template; set model\.chat_template=false", load_template, spec)
+    spec = ModelSpec(path=str(tmp_path / "none" / "at" / "all"), chat_template=True)
+    check_error(DataError, "its tokenizer has no configuration", load_template, spec)
 
 
-FAILING = [
-    "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
-    "{{ 1 // 0 }}",
-    "{{ ''.__class__.__mro__ }}",
-    "{{ messages.x.y }}",
-]
-
-
-@pytest.mark.parametrize("text", FAILING)
-def test_a_template_that_fails_is_one_line(text: str, tmp_path: Path) -> None:
+@cases(
+    "text, reply, message",
+    ("{{ raise_exception('only users may speak') }}{{ messages[0]['content'] }}", "b", " .*only users may speak"),
+    ("{% for m in messages %}x{% endfor %}", "b", "|changes the assistant's turn"),
+    ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "", ""),
+    *((text, "", "") for text in ("{{ 1 // 0 }}", "{{ ''.__class__.__mro__ }}", "{{ messages.x.y }}")),
+)
+def test_a_template_that_fails_is_one_line(text: str, reply: str, message: str, tmp_path: Path) -> None:
     template = load_template(folder(tmp_path, text))
-    with pytest.raises(DataError, match="its chat template does not take the prompt"):
-        template.render(Turns("a", ""))
+    check_error(DataError, f"does not take the prompt{message}", template.render, Turns("a", reply))

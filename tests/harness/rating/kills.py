@@ -19,8 +19,7 @@ from pathlib import Path
 import httpx
 
 from tests.harness.rating.studies import study
-
-ROOT = Path(__file__).parents[3]
+from tests.helpers import ROOT
 
 
 class Tally:
@@ -39,12 +38,8 @@ class Tally:
 def start(folder: Path, raters: int, port: int) -> tuple[subprocess.Popen[str], int]:
     """Start a server; returns it and its port when it listens."""
     words = ["serve", str(folder), "--raters", str(raters), "--port", str(port)]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "openended.harness.app.commands.rate", *words],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
+    command = [sys.executable, "-m", "openended.harness.app.commands.rate", *words]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     for line in server.stdout:
         if line.startswith("serving on"):
             return server, int(line.split()[2].rpartition(":")[2])

@@ -15,6 +15,7 @@ from openended.harness.report import write_rater_table
 from openended.harness.report.tables.raters import compute_alphas, measure_raters
 from openended.metrics.judgments import read_comparisons, read_judgments
 from tests.harness.rating.studies import PLAYERS, study
+from tests.helpers import cases, change_json, check_error, write_file
 
 STRENGTHS = dict(zip(PLAYERS, (0.8, 0.0, -0.8), strict=True))
 
@@ -30,23 +31,18 @@ def studies(tmp_path_factory):
     return folder, made
 
 
-def changed(path, **changes):
-    told = json.loads(path.read_text())
-    path.write_text(json.dumps({**told, **changes}))
-
-
 def write_rows(path, told, rows):
     """Write other answers into a file."""
-    path.write_text(json.dumps({**told, "answers": rows}))
+    write_file(path, json.dumps({**told, "answers": rows}))
 
 
 @pytest.fixture
 def sent(studies, tmp_path):
-    """Copies of the answers to the pairs, to be spoilt."""
+    """Copies of the answers to the pairs, to be spoilt, their key, and the first of them."""
     folder, made = studies
     for path in (folder / "mauve" / "simulated").iterdir():
         (tmp_path / path.name).write_text(path.read_text())
-    return tmp_path, made["mauve"]
+    return tmp_path, made["mauve"], min(tmp_path.glob("answers*.json"))
 
 
 def test_both_protocols_in_one_file_feed_both_metrics(studies, tmp_path, capsys):
@@ -83,25 +79,21 @@ def test_every_answer_comes_out_as_it_was_given(studies):
                 assert float(out["seconds"]) == pytest.approx(row["ms"] / 1000, abs=0.051)
 
 
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        (lambda p: p.write_text("{"), "not JSON"),
-        (lambda p: p.write_text("[1]"), "not an answer file"),
-        (lambda p: changed(p, study="0" * 12), "of another study"),
-        (lambda p: changed(p, sheet="rater-99"), "no sheet"),
-        (lambda p: changed(p, form="openended-rate/9"), "another version"),
-        (lambda p: changed(p, answers=[{"id": "x", "answers": {}, "ms": 1}]), "an item or an answer"),
-        (lambda p: changed(p, answers=[{"id": ["x"], "answers": {}, "ms": 1}]), "an item or an answer"),
-        (lambda p: p.write_text(re.sub(r'"sensible": \d', '"sensible": 9', p.read_text())), "an item or an answer"),
-    ],
+@cases(
+    "spoil, said",
+    (lambda p: p.write_text("{"), "not JSON"),
+    (lambda p: p.write_text("[1]"), "not an answer file"),
+    (lambda p: change_json(p, study="0" * 12), "of another study"),
+    (lambda p: change_json(p, sheet="rater-99"), "no sheet"),
+    (lambda p: change_json(p, form="openended-rate/9"), "another version"),
+    (lambda p: change_json(p, answers=[{"id": "x", "answers": {}, "ms": 1}]), "an item or an answer"),
+    (lambda p: change_json(p, answers=[{"id": ["x"], "answers": {}, "ms": 1}]), "an item or an answer"),
+    (lambda p: p.write_text(re.sub(r'"sensible": \d', '"sensible": 9', p.read_text())), "an item or an answer"),
 )
 def test_a_file_that_cannot_be_used_is_told_and_never_dropped_silently(sent, spoil, said):
-    folder, key = sent
-    path = sorted(folder.glob("answers*.json"))[0]
+    folder, key, path = sent
     spoil(path)
-    with pytest.raises(DataError, match=said):
-        answers.gather_answers([folder], key, leave_out=False)
+    check_error(DataError, said, answers.gather_answers, [folder], key, leave_out=False)
     left = answers.gather_answers([folder], key, leave_out=True)
     assert len(left.sheets) == len(key.sheets) - 1
     assert any(remark.startswith("left out:") and path.name in remark for remark in left.remarks)
@@ -109,8 +101,7 @@ def test_a_file_that_cannot_be_used_is_told_and_never_dropped_silently(sent, spo
 
 
 def test_the_same_rater_twice(sent):
-    folder, key = sent
-    path = sorted(folder.glob("answers*.json"))[0]
+    folder, key, path = sent
     told = json.loads(path.read_text())
     half, copy = told["answers"][:4], folder / "answers-copy.json"
     write_rows(copy, told, half)
@@ -119,13 +110,11 @@ def test_the_same_rater_twice(sent):
     assert any("copy of" in remark and "answers-copy" in remark for remark in gathered.remarks)
     other = [{**row, "answers": {**row["answers"], "sensible": row["answers"]["sensible"] % 5 + 1}} for row in half]
     write_rows(copy, told, other)
-    with pytest.raises(DataError, match="with different answers"):
-        answers.gather_answers([folder], key, leave_out=False)
+    check_error(DataError, "with different answers", answers.gather_answers, [folder], key, leave_out=False)
 
 
 def test_missing_answers_are_counted(sent):
-    folder, key = sent
-    path = sorted(folder.glob("answers*.json"))[0]
+    folder, key, path = sent
     told = json.loads(path.read_text())
     write_rows(path, told, told["answers"][:-2])
     gathered = answers.gather_answers([folder], key, leave_out=False)
@@ -184,25 +173,21 @@ def test_alpha_is_that_of_the_metric_and_full_agreement_is_one(studies, tmp_path
 
 
 def test_simulated_answers_are_no_answers_of_people(sent):
-    folder, key = sent
-    path = sorted(folder.glob("answers*.json"))[0]
+    folder, key, path = sent
     told = json.loads(path.read_text())
-    (folder / "answers-of-a-person.json").write_text(json.dumps({**told, "simulated": False}))
+    write_file(folder / "answers-of-a-person.json", json.dumps({**told, "simulated": False}))
     gathered = answers.gather_answers([folder], key, leave_out=False)
     assert [sheet.rater for sheet in gathered.sheets] == [told["sheet"]]
     assert "answers of simulated raters are left out: people answered" in gathered.remarks
 
 
 def test_words_and_folders(tmp_path, studies):
-    with pytest.raises(DataError, match="no files of answers"):
-        answers.find_answer_files([tmp_path])
-    with pytest.raises(DataError, match="no such file"):
-        answers.find_answer_files([tmp_path / "gone"])
+    check_error(DataError, "no files of answers", answers.find_answer_files, [tmp_path])
+    check_error(DataError, "no such file", answers.find_answer_files, [tmp_path / "gone"])
     folder, made = studies
     files = answers.find_answer_files([folder / "mauve", folder / "typicality"])
-    assert {key.study for key, _ in answers.group_files_by_study(files, files, None)} == {
-        key.study for key in made.values()
-    }
+    studies = {key.study for key, _ in answers.group_files_by_study(files, files, None)}
+    assert studies == {key.study for key in made.values()}
 
 
 def test_a_file_named_twice_counts_once_and_another_study_is_refused(studies, tmp_path, capsys, monkeypatch):

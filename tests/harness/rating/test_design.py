@@ -10,6 +10,7 @@ from openended.harness.rating.design import derive_opaque_id, design_study, read
 from openended.harness.rating.protocol import list_protocol_names, load_protocol, make_protocol
 from openended.harness.rating.study import build_form_policy, make_study, write_study
 from tests.harness.rating.studies import PLAYERS, material, study
+from tests.helpers import check_error, write_file
 
 SIZES = [("mauve", 9, 20, 2, 12), ("mauve", 4, 30, 1, 15), ("typicality", 3, 40, 5, 20), ("huse", 2, 25, 20, 25)]
 
@@ -31,9 +32,8 @@ def test_no_prompt_comes_twice_on_a_sheet_and_every_rating_is_dealt_once(planned
     units = len(names) * (len(names) - 1) // 2 if spec.kind == "pairs" else len(names)
     assert len(tasks) == units * spec.items * spec.raters
     assert len({task.id for task in tasks}) == len(tasks)
-    assert Counter(Counter((t.example, frozenset(t.sides)) for t in tasks).values()) == {
-        spec.raters: units * spec.items
-    }
+    raters = Counter((t.example, frozenset(t.sides)) for t in tasks).values()
+    assert Counter(raters) == {spec.raters: units * spec.items}
 
 
 def test_sides_and_players_are_balanced(planned):
@@ -77,8 +77,7 @@ def test_no_sheet_names_a_system_and_the_key_is_the_makers(tmp_path):
     # Ids of the same item for two raters, and of two sides, have nothing in common.
     assert derive_opaque_id(b"a", "x") != derive_opaque_id(b"b", "x")
     assert read_key(tmp_path) == key
-    with pytest.raises(DataError, match="choose another folder"):
-        key.save(tmp_path)
+    check_error(DataError, "choose another folder", key.save, tmp_path)
 
 
 def test_two_studies_of_one_seed_share_no_id(tmp_path):
@@ -90,8 +89,7 @@ def test_two_studies_of_one_seed_share_no_id(tmp_path):
 def test_controls_are_mixed_in_and_look_like_the_others(tmp_path):
     path = tmp_path / "controls.csv"
     path.write_text("prompt,text_a,text_b,expected,criterion\nOnce,good text,xx xx xx,a,sensible\nTwice,no,yes,b,\n")
-    with pytest.raises(DataError, match=r"controls.csv:3: column 'criterion' is empty"):
-        read_controls(path, load_protocol("mauve"))
+    check_error(DataError, r"controls.csv:3: column 'criterion' is empty", read_controls, path, load_protocol("mauve"))
     path.write_text("prompt,text_a,text_b,expected\nOnce,good text,xx xx xx,a\nTwice,no,yes,b\n")
     controls = read_controls(path, load_protocol("mauve"))
     key = study(tmp_path / "s", controls=controls, items_a_sheet=8)
@@ -148,8 +146,7 @@ def test_the_published_wording_is_there():
 
 
 def test_an_own_yaml_needs_no_code(tmp_path):
-    path = tmp_path / "fluency.yaml"
-    path.write_text(OWN)
+    path = write_file(tmp_path / "fluency.yaml", OWN)
     made = load_protocol(str(path), {"items": 5})
     assert (made.label, made.items, [a.rating for a in made.choices]) == ("fluency", 5, [1.0, 0.0])
     assert make_protocol(to_json(made), "again") == made

@@ -10,6 +10,7 @@ from openended.harness.rating.answers import build_judgment_rows, gather_answers
 from openended.harness.rating.study import build_items
 from tests.harness.rating.kills import start
 from tests.harness.rating.studies import HOSTILE, study
+from tests.helpers import cases
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -48,13 +49,6 @@ def page(tab, request):
     assert not faults
 
 
-def wanted(key, sheet, seed):
-    """Answers to click, drawn at random: item → question → number."""
-    rng = random.Random(seed)
-    most = len(key.protocol.choices)
-    return {i: {q: rng.randint(1, most) for q in key.protocol.questions} for i in key.sheets[sheet]}
-
-
 def answer(page, key, choices, how):
     """Answer the item on the screen."""
     assert page.locator("#next").is_disabled()
@@ -78,14 +72,13 @@ def downloaded(page, click, path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("page", "protocol", "how"), [("desk", "mauve", "keys"), ("phone", "typicality", "mouse")], indirect=["page"]
-)
+@cases("page, protocol, how", ("desk", "mauve", "keys"), ("phone", "typicality", "mouse"), indirect=["page"])
 def test_a_sheet_is_filled_in_left_resumed_and_downloaded(page, protocol, how, tmp_path):
     key = study(tmp_path, protocol)
     sheet = next(iter(key.sheets))
     url = (tmp_path / "sheets" / f"{sheet}.html").as_uri()
-    choices = wanted(key, sheet, seed=3)
+    rng, most = random.Random(3), len(key.protocol.choices)
+    choices = {i: {q: rng.randint(1, most) for q in key.protocol.questions} for i in key.sheets[sheet]}
     page.goto(url)
     assert page.locator("#guidelines p").count() == len(key.protocol.guidelines)
     page.click("#start")

@@ -22,7 +22,7 @@ from openended.metrics.calibration import describe_agreement
 from openended.metrics.judgments import read_comparisons
 from openended.metrics.mean_rating import MeanRating
 from tests.harness.rating.studies import PLAYERS, study
-from tests.helpers import openended
+from tests.helpers import cases, check_error, openended
 
 WORTH = (1.0, 0.0, 2.0)  # of the players: the number of a text says whose it is
 
@@ -91,28 +91,24 @@ def test_an_honest_judge_is_counted_and_one_that_sees_positions_ties(paired):
     assert partial.disagreed == len(partial.rows) == 108
 
 
-@pytest.mark.parametrize(
-    ("reply", "read"),
-    [
-        ('{"interesting": "Definitely A", "sensible": "tie", "human_like": "slightly b."}', {"interesting": 1, "sensible": 3, "human_like": 4}),
-        ('{"answers": {"sensible": "tie"}}', {"sensible": 3}),
-        ('x {"a": 1} y {"sensible": "Tie (Use sparingly!)"}', {"sensible": 3}),
-        ('The text says {"sensible": "Tie"}. {"sensible": "tie", "human_like": "Slightly B"}', {"sensible": 3, "human_like": 4}),
-        ('{"sensible": "Definitely A", "human_like": "tie"} {"sensible": "Slightly B", "human_like": "tie"}', {"human_like": 3}),
-        ('{"interesting": "A", "sensible": 7, "human_like": null}', {}), ("[]", {}), ("{" * 500, {}), ("", {}),
-    ],
+@cases(
+    "reply, read",
+    ('{"interesting": "Definitely A", "sensible": "tie", "human_like": "slightly b."}', {"interesting": 1, "sensible": 3, "human_like": 4}),
+    ('{"answers": {"sensible": "tie"}}', {"sensible": 3}),
+    ('x {"a": 1} y {"sensible": "Tie (Use sparingly!)"}', {"sensible": 3}),
+    ('The text says {"sensible": "Tie"}. {"sensible": "tie", "human_like": "Slightly B"}', {"sensible": 3, "human_like": 4}),
+    ('{"sensible": "Definitely A", "human_like": "tie"} {"sensible": "Slightly B", "human_like": "tie"}', {"human_like": 3}),
+    ('{"interesting": "A", "sensible": 7, "human_like": null}', {}), ("[]", {}), ("{" * 500, {}), ("", {}),
 )  # fmt: skip
 def test_replies_of_any_shape(reply, read):
     assert llm_judge.read_reply(load_protocol("mauve"), reply) == read
 
 
-@pytest.mark.parametrize(
-    ("protocol", "reply", "read"),
-    [
-        ("huse", '{"typicality": "Very Typical"}', {"typicality": 1}), ("huse", '{"typicality": 3}', {"typicality": 3}),
-        ("pr_gpt", '{"score_coherence": 4, "score_insightful": 2.0, "score_likely": "5"}',
-         {"coherence": 4, "insightful": 2, "likely": 5}),
-    ],
+@cases(
+    "protocol, reply, read",
+    ("huse", '{"typicality": "Very Typical"}', {"typicality": 1}), ("huse", '{"typicality": 3}', {"typicality": 3}),
+    ("pr_gpt", '{"score_coherence": 4, "score_insightful": 2.0, "score_likely": "5"}',
+     {"coherence": 4, "insightful": 2, "likely": 5}),
 )  # fmt: skip
 def test_ratings_and_the_published_template(protocol, reply, read):
     assert llm_judge.read_reply(load_protocol(protocol), reply) == read
@@ -187,14 +183,12 @@ def test_without_people_the_column_says_so_and_simulated_raters_are_no_people(pa
     few = describe_agreement(made.rows[:5], simulated, ())
     assert few == "not calibrated (5 judgments shared with simulated raters)"
     Fake().write([key], tmp_path / "judge.csv")
-    with pytest.raises(DataError, match="all raters in it are judges"):
-        describe_agreement(made.rows, tmp_path / "judge.csv", ())
+    check_error(DataError, "all raters in it are judges", describe_agreement, made.rows, tmp_path / "judge.csv", ())
 
 
 def test_a_judge_that_says_nothing_is_told(paired):
     _, key = paired
-    with pytest.raises(DataError, match=r"judge:fake-7b: no reply could be read, as 'I cannot say\.'"):
-        Fake("mute").judge(key)
+    check_error(DataError, r"judge:fake-7b: no reply could be read, as 'I cannot say\.'", Fake("mute").judge, key)
 
 
 def test_kappa_weighs_ratings_by_their_distance(tmp_path):
@@ -268,9 +262,8 @@ def test_a_judge_is_a_model_that_generates_greedily_from_the_store(paired, tmp_p
     assert {(body["model"], body["temperature"]) for body in bodies} == {("org/judge-7b", 0.0)}
     made = read_comparisons(tmp_path / "judge.csv")
     expected = Fake().judge(key, limit=6).rows
-    assert sorted((row.item, row.criterion, row.outcome) for row in made.rows) == sorted(
-        (row["item"], row["criterion"], row["outcome"]) for row in expected
-    )
+    right = sorted((row["item"], row["criterion"], row["outcome"]) for row in expected)
+    assert sorted((row.item, row.criterion, row.outcome) for row in made.rows) == right
     logged = [json.loads(line) for line in (tmp_path / "judge.replies.jsonl").read_text().splitlines()]
     assert [(row["id"], row["reply"]) for row in logged] == [(q.id, Fake().reply(q.prompt)) for q in questions]
     asked = len(bodies)
@@ -278,14 +271,12 @@ def test_a_judge_is_a_model_that_generates_greedily_from_the_store(paired, tmp_p
     assert len(bodies) == asked  # nothing is asked twice
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["STUDY"], "which model is the judge? as model=openai"),
-        (["model=docs-s"], "which study?"),
-        (["STUDY", "model=docs-s", "--people", "gone.csv"], "--people gone.csv: no such file"),
-        (["STUDY", "-o", "judge.md"], "-o judge.md: expected the name of a .csv file"),
-    ],
+@cases(
+    "words, message",
+    (["STUDY"], "which model is the judge? as model=openai"),
+    (["model=docs-s"], "which study?"),
+    (["STUDY", "model=docs-s", "--people", "gone.csv"], "--people gone.csv: no such file"),
+    (["STUDY", "-o", "judge.md"], "-o judge.md: expected the name of a .csv file"),
 )
 def test_a_judge_that_cannot_start_is_one_line(paired, capsys, words, message):
     folder, _ = paired

@@ -12,7 +12,7 @@ from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.study import make_study, write_datasheet
 from openended.harness.report.frequency import correlate_frequency, read_typicality
 from tests.harness.report.synthetic import write_run
-from tests.helpers import openended, write_jsonl
+from tests.helpers import cases, openended, write_jsonl
 
 EXAMPLE = "docs/000001"
 
@@ -41,9 +41,8 @@ def test_prompts_and_cuts_of_systems_differ_where_no_prompt_is_shown(tmp_path):
     """The paper's judge of biographies sees single texts; the examples in the prompts are an axis."""
     words = ["metric=[length]", "num_examples=8", "model=docs-s", "scorer=none", "name=bio", "task=biographies",
              "task.path=bio.jsonl", "task.min_words=8"]  # fmt: skip
-    rows = [
-        {"title": f"Person {i}", "content": f"lived long and wrote the book number {i} in a house"} for i in range(20)
-    ]
+    lives = (f"lived long and wrote the book number {i} in a house" for i in range(20))
+    rows = [{"title": f"Person {i}", "content": life} for i, life in enumerate(lives)]
     write_jsonl(tmp_path / "bio.jsonl", rows)
     for changes in (["task.num_in_context=0", "max_new_tokens=8"], ["task.num_in_context=1", "max_new_tokens=6"]):
         openended(*words, *changes, "intervals=0", cwd=tmp_path, code=0)
@@ -85,13 +84,11 @@ def test_runs_that_differ_in_what_measures_their_texts_are_one_system(tmp_path):
     assert made.players == ("human", "nucleus p=0.95")
 
 
-@pytest.mark.parametrize(
-    ("options", "said", "flags"),
-    [
-        ("--people 6", "people=6: each of the 3 texts of a prompt needs 20 raters", "--people 6 --items 6 --raters 2"),
-        ("--people 2 --raters 1 --items=3", "that takes 3 people", "--items=3 --raters 1 --people 3"),
-        ("--items 90", "items=90: there are 6 prompts; items_a_sheet=25: nobody sees", "--items 6 --items-a-sheet 6"),
-    ],
+@cases(
+    "options, said, flags",
+    ("--people 6", "people=6: each of the 3 texts of a prompt needs 20 raters", "--people 6 --items 6 --raters 2"),
+    ("--people 2 --raters 1 --items=3", "that takes 3 people", "--items=3 --raters 1 --people 3"),
+    ("--items 90", "items=90: there are 6 prompts; items_a_sheet=25: nobody sees", "--items 6 --items-a-sheet 6"),
 )
 def test_sizes_that_do_not_fit_are_one_message_with_a_command_that_works(outputs, capsys, options, said, flags):
     words = ["make", str(outputs), "--protocol", "huse", "--dry"]
@@ -129,9 +126,8 @@ def test_texts_are_cut_left_out_or_refused_aloud(tmp_path):
     with pytest.raises(DataError, match=r"texts of up to 9 tokens.*max_new_tokens=5, or give --cut-words N"):
         select_usable_texts(("human", "m"), prompts, found, {"human": 3, "m": 9}, spec)
     imported = select_usable_texts(("human", "m"), prompts, found, {"human": 3, "m": 0}, spec)
-    assert imported.remarks[-1].startswith(
-        "longest_tokens=5 is not checked: the texts of m have no tokens; --cut-words N"
-    )
+    remark = "longest_tokens=5 is not checked: the texts of m have no tokens; --cut-words N"
+    assert imported.remarks[-1].startswith(remark)
 
 
 def test_a_pair_needs_two_texts_that_are_long_enough():

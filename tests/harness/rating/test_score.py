@@ -73,9 +73,8 @@ def test_pairs_are_scored_by_bradley_terry(there):
     assert "min_seconds:25|" in results.read_text()
     assert (there / "there/report.html").is_file()
     refused = openended("rate", "score", "pairs", "model.path=x", cwd=there, verbose=False)
-    assert refused.stderr == (
-        "openended rate score: model.path=x: bradley_terry reads the judgments alone; leave it out\n"
-    )
+    reason = "model.path=x: bradley_terry reads the judgments alone; leave it out"
+    assert refused.stderr == f"openended rate score: {reason}\n"
 
 
 def test_a_folder_that_the_record_does_not_hold_is_remembered_or_asked_for(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from openended.harness.rating.answers import build_judgment_rows, gather_answers
 from openended.harness.rating.item_pool import LEASE_SECONDS, AnswerRefused, ItemPool
 from tests.harness.rating.kills import campaign, losses
 from tests.harness.rating.studies import PLAYERS, study, whole
+from tests.helpers import cases, check_error
 
 pytest.importorskip("starlette")
 
@@ -53,8 +54,7 @@ def test_an_answer_sent_twice_is_stored_once_and_another_one_is_refused(pool):
     rater, item = take_item(pool)
     assert pool.store(rater, item.task, item.lease, whole(pool), 5)
     assert not pool.store(rater, item.task, item.lease, whole(pool), 5)
-    with pytest.raises(AnswerRefused, match="the first answer is kept"):
-        pool.store(rater, item.task, item.lease, whole(pool, 2), 5)
+    check_error(AnswerRefused, "the first answer is kept", pool.store, rater, item.task, item.lease, whole(pool, 2), 5)
     assert pool.counts() == (1, 36)
 
 
@@ -67,25 +67,21 @@ def test_a_lease_that_ran_out_goes_to_another_and_the_late_answer_is_told(pool):
     if late.task != item.task:
         assert pool.store(one, item.task, item.lease, whole(pool), 5)
         return
-    with pytest.raises(AnswerRefused, match="went to another rater"):
-        pool.store(one, item.task, item.lease, whole(pool), 5)
+    check_error(AnswerRefused, "went to another rater", pool.store, one, item.task, item.lease, whole(pool), 5)
     assert pool.store(other, late.task, late.lease, whole(pool), 5)
     assert pool.next_item(one).task not in (None, item.task)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"task": "x"}, "no such item"), ({"lease": 7}, "no such item"), ({"lease": "x"}, "another rater"),
-        ({"choices": {}}, "Every question"), ({"choices": None}, "Every question"), ({"ms": -1}, "milliseconds"),
-        ({"ms": True}, "milliseconds"), ({"choices": {"sensible": 9}}, "Every question"),
-    ],
+@cases(
+    "changes, said",
+    ({"task": "x"}, "no such item"), ({"lease": 7}, "no such item"), ({"lease": "x"}, "another rater"),
+    ({"choices": {}}, "Every question"), ({"choices": None}, "Every question"), ({"ms": -1}, "milliseconds"),
+    ({"ms": True}, "milliseconds"), ({"choices": {"sensible": 9}}, "Every question"),
 )  # fmt: skip
 def test_what_is_no_answer_is_refused(pool, changes, said):
     rater, item = take_item(pool)
     given = {"task": item.task, "lease": item.lease, "choices": whole(pool), "ms": 5, **changes}
-    with pytest.raises(AnswerRefused, match=said):
-        pool.store(rater, **given)
+    check_error(AnswerRefused, said, pool.store, rater, **given)
     assert pool.counts()[0] == 0
 
 
@@ -112,16 +108,13 @@ def test_twenty_raters_at_once_share_nothing(tmp_path):
 
 def test_another_study_and_lost_links(tmp_path, pool):
     other = study(tmp_path / "other")
-    with pytest.raises(DataError, match="the answers of another study"):
-        ItemPool(pool.path, other)
-    with pytest.raises(DataError, match="of another study"):
-        gather_answers([pool.path], other, leave_out=False)
+    check_error(DataError, "the answers of another study", ItemPool, pool.path, other)
+    check_error(DataError, "of another study", gather_answers, [pool.path], other, leave_out=False)
     assert read_database(pool.path, pool.key) == []
     broken = tmp_path / "broken.db"
     broken.write_bytes(pool.path.read_bytes()[:200])
     for read in (read_database, ItemPool):
-        with pytest.raises(DataError, match="not a database of answers"):
-            read(broken, pool.key)
+        check_error(DataError, "not a database of answers", read, broken, pool.key)
     rater, item = take_item(pool)
     pool.store(rater, item.task, item.lease, whole(pool), 5)
     with sqlite3.connect(pool.path) as base:
@@ -131,8 +124,7 @@ def test_another_study_and_lost_links(tmp_path, pool):
     for choices, said in answers:
         with sqlite3.connect(pool.path) as base:
             base.execute("UPDATE answers SET choices = ?", (choices,))
-        with pytest.raises(DataError, match=said):
-            read_database(pool.path, pool.key)
+        check_error(DataError, said, read_database, pool.path, pool.key)
     assert stat.S_IMODE(pool.path.stat().st_mode) == 0o600
     path = server.write_links(tmp_path, pool, 4, "http://127.0.0.1:1")
     links = dict(line.split(" ") for line in path.read_text().splitlines())
@@ -166,15 +158,13 @@ def test_no_item_without_a_token_and_none_on_the_page(pool, client, token):
         assert "access-control-allow-origin" not in reply.headers
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({"origin": "http://evil.example"}, 403), ({"origin": "null"}, 403), ({"origin": "http://["}, 403),
-        ({"sec-fetch-site": "cross-site"}, 403),
-        ({"sec-fetch-site": "same-site"}, 403), ({"host": "evil.example"}, 400), ({"content-length": "99999999"}, 413),
-        ({"content-length": b"\xb2"}, 413),
-        ({"origin": "http://127.0.0.1:8123", "sec-fetch-site": "same-origin"}, 200), ({"host": "localhost:8123"}, 200),
-    ],
+@cases(
+    "headers, status",
+    ({"origin": "http://evil.example"}, 403), ({"origin": "null"}, 403), ({"origin": "http://["}, 403),
+    ({"sec-fetch-site": "cross-site"}, 403),
+    ({"sec-fetch-site": "same-site"}, 403), ({"host": "evil.example"}, 400), ({"content-length": "99999999"}, 413),
+    ({"content-length": b"\xb2"}, 413),
+    ({"origin": "http://127.0.0.1:8123", "sec-fetch-site": "same-origin"}, 200), ({"host": "localhost:8123"}, 200),
 )  # fmt: skip
 def test_no_other_origin_and_no_other_host(pool, client, headers, status, token):
     assert client.post(f"/s/{token}/next", headers=headers).status_code == status

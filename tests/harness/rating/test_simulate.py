@@ -1,7 +1,5 @@
 """Simulated raters: known strengths come out again, and intervals are as wide as was announced."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -18,7 +16,7 @@ from openended.metrics.bradley_terry import BradleyTerry, bradley_terry
 from openended.metrics.huse import Huse, PairRatings
 from tests.harness.rating.studies import material, study
 from tests.harness.run.small import settings
-from tests.helpers import openended
+from tests.helpers import check_error, openended, read_records
 
 PLAYERS = ("human", "a", "b", "c")
 TRUTH = np.array([0.7, 0.2, -0.2, -0.7])
@@ -92,8 +90,7 @@ def test_two_calibrations_of_one_judge_are_refused(tmp_path):
 
     rows = [FileRow(f"f:{i}", {"rater": "judge:m", "calibration": said}) for i, said in enumerate(("κ 1", "κ 2"))]
     assert judgments.read_calibration(rows[:1]) == "κ 1"
-    with pytest.raises(DataError, match="f:1: calibration of judge:m"):
-        judgments.read_calibration(rows)
+    check_error(DataError, "f:1: calibration of judge:m", judgments.read_calibration, rows)
 
 
 @pytest.mark.slow
@@ -108,8 +105,8 @@ def test_the_whole_way_says_that_nobody_rated(tmp_path):
         assert not gathered.remarks
         assert len(list((folder / protocol / "sheets").iterdir())) == len(key.sheets) == len(gathered.sheets)
     rows, scores = [], {"human": set(), "model": set()}
-    for path in (tmp_path / "outputs" / "runs" / "human_study_docs").glob("*/record.json"):
-        results = json.loads(path.read_text())["results"]
+    for record in read_records(tmp_path / "outputs/runs/human_study_docs"):
+        results = record["results"]
         rows += [(r["metric"], r["status"], r["signature"]) for r in results]
         for r in results:
             if r["metric"] == "bradley_terry":

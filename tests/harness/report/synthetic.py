@@ -51,9 +51,8 @@ def result(system: str, metric: str, values: Mapping[str, float | None], **more:
 def results_of(decoder, seed, *, length=96, n=500, strength=1.0, **extra):
     """All results of one run: model, human side and ceiling."""
     made, noise = DECODERS[decoder], 0.0 if seed is None else 1.0
-    quality = np.clip(
-        (made["quality"] + 0.01 * noise * _noise(decoder, seed, "m")) * strength * (96 / length) ** 0.05, 0, 1
-    )
+    drawn = made["quality"] + 0.01 * noise * _noise(decoder, seed, "m")
+    quality = np.clip(drawn * strength * (96 / length) ** 0.05, 0, 1)
     pr_options = f"|k:{extra.get('k', 4)}"
     mauve_options = f"|num_buckets:{extra.get('num_buckets', 'auto')}|scaling_factor:{extra.get('c', 5)}"
     embedder = f"embedder:{extra.get('embedder', 'docs-m')}@ab12|task:docs@9f31c0"
@@ -259,7 +258,6 @@ def draw_figure(
     declaration, own = chosen[name]
     with apply_style():
         plots = build_plots(name, results, own, declaration)
-        drawn = {
-            stem: draw_plot(plot, declaration, styles or SystemStyles(results.values)) for stem, plot in plots.items()
-        }
+        used = styles or SystemStyles(results.values)
+        drawn = {stem: draw_plot(plot, declaration, used) for stem, plot in plots.items()}
     return {stem: figure for stem, figure in drawn.items() if figure is not None}

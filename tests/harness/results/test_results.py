@@ -29,6 +29,7 @@ from openended.harness.results.frame import filter_results, read_frame, read_res
 from openended.harness.results.runs import describe_reused_artifacts, find_records, find_run, read_run, serialize_axes
 from openended.harness.storage import RunRecord, compare_environments
 from tests.harness.report.synthetic import change_record, result, write_run
+from tests.helpers import cases, check_error
 
 
 def write(folder, decoder="nucleus", seed=0, value=1.0, human=5.0, **more):
@@ -62,15 +63,13 @@ def test_one_row_per_value_with_every_axis(tmp_path):
     assert results.frame.iloc[2]["decoder"] is None
 
 
-@pytest.mark.parametrize(
-    ("runs", "rows", "superseded"),
-    [
-        ((("greedy", 1.0, 5.0), ("greedy", 2.0, 5.0)), [("human", 5.0), ("model", 2.0)], 1),
-        # one human side of two systems counts once, with its newest value; the older one that differs is counted
-        ((("greedy", 1.0, 5.0), ("nucleus", 2.0, 6.0)), [("human", 6.0), ("model", 1.0), ("model", 2.0)], 1),
-        ((("greedy", 1.0, 5.0), ("nucleus", 2.0, 5.0)), [("human", 5.0), ("model", 1.0), ("model", 2.0)], 0),
-        ((("greedy", 1.0, None), ("greedy", 2.0, None)), [("model", 2.0)], 1),  # a metric that compares two sides
-    ],
+@cases(
+    "runs, rows, superseded",
+    ((("greedy", 1.0, 5.0), ("greedy", 2.0, 5.0)), [("human", 5.0), ("model", 2.0)], 1),
+    # one human side of two systems counts once, with its newest value; the older one that differs is counted
+    ((("greedy", 1.0, 5.0), ("nucleus", 2.0, 6.0)), [("human", 6.0), ("model", 1.0), ("model", 2.0)], 1),
+    ((("greedy", 1.0, 5.0), ("nucleus", 2.0, 5.0)), [("human", 5.0), ("model", 1.0), ("model", 2.0)], 0),
+    ((("greedy", 1.0, None), ("greedy", 2.0, None)), [("model", 2.0)], 1),  # a metric that compares two sides
 )
 def test_the_newest_run_of_a_system_and_of_a_human_side_counts(tmp_path, runs, rows, superseded):
     for day, (decoder, value, human) in enumerate(runs, 1):
@@ -122,10 +121,7 @@ def test_axes_are_one_text_whatever_their_order():
     assert serialize_axes({"b": 1, "a": None, "c": "x"}) == serialize_axes({"c": "x", "b": 1}) == '{"b": 1, "c": "x"}'
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.1 + 0.2, "0.3"), (None, ""), (math.nan, ""), (pd.NA, ""), (5, "5"), (True, "True"), ("x", "x")],
-)
+@cases("value, text", (0.1 + 0.2, "0.3"), (None, ""), (math.nan, ""), (pd.NA, ""), (5, "5"), (True, "True"), ("x", "x"))
 def test_axis_values_are_written_as_a_user_writes_them(value, text):
     assert format_axis_value(value) == text
 
@@ -139,8 +135,7 @@ def test_where_keeps_runs_and_the_human_side(tmp_path):
     assert filter_results(results, {"decoder.p": "0.95"}).frame["decoder"].dropna().unique().tolist() == ["nucleus"]
     with pytest.raises(DataError, match=r"no axis 'decodr' in these runs; did you mean 'decoder'\?"):
         filter_results(results, {"decodr": "x"})
-    with pytest.raises(DataError, match="no value matches decoder=beam"):
-        filter_results(results, {"decoder": "beam"})
+    check_error(DataError, "no value matches decoder=beam", filter_results, results, {"decoder": "beam"})
 
 
 def test_the_exported_files_hold_the_same_and_do_not_depend_on_order_or_time(tmp_path):
@@ -181,8 +176,7 @@ def test_an_exported_file_keeps_the_types_of_empty_columns_and_every_flipped_bit
     assert len(values) > 50, "the others are in statistics and in what only pandas reads"
     assert all(str(path) in message for message in values)
     pd.read_parquet(io.BytesIO(sound)).to_parquet(path)
-    with pytest.raises(DataError, match="damaged or changed: its values do not match its digest"):
-        read_frame(path)
+    check_error(DataError, "damaged or changed: its values do not match its digest", read_frame, path)
 
 
 def test_runs_that_differ_only_in_options_of_a_metric_are_in_their_order_whatever_ended_first(tmp_path):
@@ -212,22 +206,20 @@ RUN = RunRecord(
 OTHER = {"packages": {"torch": "2.1.0", "faiss-cpu": None}}
 
 
-@pytest.mark.parametrize(
-    ("provenance", "remark"),
-    [
-        ({}, None),
-        ({"read:human": {"device": "cpu"}}, None),
-        ({"read:human": {"git": {"dirty": True}}}, None),
-        (
-            {"tokens:human": OTHER, "tokens:model": OTHER, "read:human": OTHER},
-            "tokens, read; computed with torch 2.1.0 (now 2.13.0), faiss-cpu absent (now absent)",
-        ),
-        (
-            {"generate:x": {"git": {"commit": "c0ffeec0ffee"}, "hardware": {"processor": "Theirs"}}},
-            "generate; computed with code c0ffeec (now 1a2b3c4), processor Theirs (now Ours)",
-        ),
-        ({"generate:x": {"maker": None}}, "generate; computed with versions that were not noted"),
-    ],
+@cases(
+    "provenance, remark",
+    ({}, None),
+    ({"read:human": {"device": "cpu"}}, None),
+    ({"read:human": {"git": {"dirty": True}}}, None),
+    (
+        {"tokens:human": OTHER, "tokens:model": OTHER, "read:human": OTHER},
+        "tokens, read; computed with torch 2.1.0 (now 2.13.0), faiss-cpu absent (now absent)",
+    ),
+    (
+        {"generate:x": {"git": {"commit": "c0ffeec0ffee"}, "hardware": {"processor": "Theirs"}}},
+        "generate; computed with code c0ffeec (now 1a2b3c4), processor Theirs (now Ours)",
+    ),
+    ({"generate:x": {"maker": None}}, "generate; computed with versions that were not noted"),
 )
 def test_versions_code_and_processor_of_reused_artifacts_are_told_by_stage(provenance, remark):
     remarks = describe_reused_artifacts(replace(RUN, provenance=provenance))
@@ -292,10 +284,8 @@ def test_seeds_are_folded_with_the_sample_standard_deviation(tmp_path):
 
 
 def test_a_null_value_is_nan_and_an_undefined_result_has_a_row(tmp_path):
-    lines = [
-        result("model", "m", {"m": None}, notes=["too few"]),
-        result("model", "q", {}, primary="q", status="undefined", notes=["no Q"]),
-    ]
+    missing = {"primary": "q", "status": "undefined", "notes": ["no Q"]}
+    lines = [result("model", "m", {"m": None}, notes=["too few"]), result("model", "q", {}, **missing)]
     write_run(tmp_path, "beam", None, results=lines)
     items = {i.key: i for i in read_results([tmp_path]).values}
     assert math.isnan(items["m"].mean)
@@ -306,17 +296,15 @@ def test_a_null_value_is_nan_and_an_undefined_result_has_a_row(tmp_path):
 MIN = {"axes": {"min_new_tokens": 0}}
 
 
-@pytest.mark.parametrize(
-    ("runs", "labels"),
-    [
-        ([("greedy", {}), ("nucleus", {})], ["greedy", "nucleus p=0.95"]),
-        ([("greedy", {"length": 32}), ("greedy", {"length": 96})], ["greedy, length=32", "greedy, length=96"]),
-        # titles that are alike are told apart by a decoder option
-        ([("top_k", {"options": {"k": k}, "title": "top-k"}) for k in (5, 40)], ["top-k (k=40)", "top-k (k=5)"]),
-        ([("greedy", {"model": "docs-s"}), ("greedy", {"model": "docs-m"})], ["docs-m greedy", "docs-s greedy"]),
-        # an option that all who have it share is not said
-        ([("greedy", MIN), ("nucleus", MIN), ("top_k", {})], ["greedy", "nucleus p=0.95", "top-k k=40"]),
-    ],
+@cases(
+    "runs, labels",
+    ([("greedy", {}), ("nucleus", {})], ["greedy", "nucleus p=0.95"]),
+    ([("greedy", {"length": 32}), ("greedy", {"length": 96})], ["greedy, length=32", "greedy, length=96"]),
+    # titles that are alike are told apart by a decoder option
+    ([("top_k", {"options": {"k": k}, "title": "top-k"}) for k in (5, 40)], ["top-k (k=40)", "top-k (k=5)"]),
+    ([("greedy", {"model": "docs-s"}), ("greedy", {"model": "docs-m"})], ["docs-m greedy", "docs-s greedy"]),
+    # an option that all who have it share is not said
+    ([("greedy", MIN), ("nucleus", MIN), ("top_k", {})], ["greedy", "nucleus p=0.95", "top-k k=40"]),
 )
 def test_labels_are_short_and_no_two_alike(tmp_path, runs, labels):
     for decoder, more in runs:
@@ -385,10 +373,8 @@ def test_an_archive_is_named_where_no_run_of_this_machine_is_and_its_layout_is_i
     assert resolve_report_request(["other"], outputs).paths == (b / "other",)
     both = resolve_report_request(["mine", str(a / "mine")], outputs)
     assert (both.paths, both.options) == ((own, a / "mine"), None)
-    with pytest.raises(
-        DataError, match=r"several archives have runs of this name; name one or more of .*a/runs/theirs"
-    ):
-        resolve_report_request(["theirs"], outputs)
+    message = r"several archives have runs of this name; name one or more of .*a/runs/theirs"
+    check_error(DataError, message, resolve_report_request, ["theirs"], outputs)
     with pytest.raises(DataError, match=r"no run folder or run name 'mone'; did you mean 'mine'\?$"):
         resolve_report_request(["mone"], outputs)
 
@@ -409,9 +395,8 @@ def test_lost_records_of_a_grid_are_named_until_their_runs_are_written_again(out
     for words in (["mine"], [str(outputs / "runs")], [str(outputs / "runs/mine"), str(other)]):
         results = read_results(resolve_report_request(words, outputs).paths)
         assert (len(results.runs), [*results.left_out]) == (1, [str(lost)])
-        assert results.remarks() == (
-            f"Left out: 1 run whose record is lost or damaged ({lost.name}); the same command writes them again.",
-        )
+        left = f"Left out: 1 run whose record is lost or damaged ({lost.name}); the same command writes them again."
+        assert results.remarks() == (left,)
     with pytest.raises(DataError, match=f"{lost.name}/record.json: no such file"):
         read_results(resolve_report_request(["20260101T000000"], outputs).paths)
     assert status.main(["--outputs", str(outputs)]) == 0
@@ -448,11 +433,9 @@ def test_a_word_that_is_nothing_names_what_there_is(outputs):
 def test_an_end_of_several_names_is_refused(tmp_path):
     for decoder in ("greedy", "nucleus"):
         write_run(tmp_path, decoder, 0)
-    with pytest.raises(DataError, match="2 runs end with ''"):
-        find_run("", tmp_path)
+    check_error(DataError, "2 runs end with ''", find_run, "", tmp_path)
     (tmp_path / "texts.jsonl").write_text("{}\n")
-    with pytest.raises(DataError, match=r"openended score .*texts\.jsonl --human FILE"):
-        find_records([tmp_path / "texts.jsonl"])
+    check_error(DataError, r"openended score .*texts\.jsonl --human FILE", find_records, [tmp_path / "texts.jsonl"])
     (folder,) = (tmp_path / "runs").iterdir()
     asked = resolve_report_request([str(folder)], tmp_path)
     assert (asked.paths, asked.options) == ((folder,), None), "of no grid"

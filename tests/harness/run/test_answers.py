@@ -14,7 +14,7 @@ from openended.harness.run.pipeline import make_texts, plan
 from openended.harness.storage import RowFile
 from tests.harness.backends.openai.fake import ID, Fake, served
 from tests.harness.run import small
-from tests.helpers import write_jsonl
+from tests.helpers import cases, check_error, write_jsonl
 from tests.reasoning_families import ANSWER, CASES, FOLDER, LETTER, THOUGHT
 
 CUT = (2, 5)  # examples whose budget ends inside the reasoning
@@ -101,9 +101,8 @@ def test_no_reasoning_is_scored_unless_it_is_asked_for(case, kind, tmp_path, mon
         tokenizer = load_tokenizer(ModelSpec(path=folder))
         assert [tokenizer.decode(ids) for ids in rows["drop"].token_ids] == rows["drop"].texts
     notes = {thinking: texts.executor.get(texts.model_rows.step).meta["notes"] for thinking, texts in made.items()}
-    assert any(
-        "2 of 8 texts ended inside the reasoning and are left out; raise max_new_tokens" in n for n in notes["drop"]
-    )
+    left_out = "2 of 8 texts ended inside the reasoning and are left out; raise max_new_tokens"
+    assert any(left_out in note for note in notes["drop"])
     assert any("of 8 of 8 texts" in note and "is not scored (thinking=drop)" in note for note in notes["drop"])
     assert any("alone is scored" in note for note in notes["only"])
 
@@ -150,22 +149,18 @@ def test_a_run_whose_texts_all_ended_inside_the_reasoning_stops(tmp_path, qwen, 
     monkeypatch.setattr("tests.harness.run.test_answers.CUT", tuple(range(16)))
     words = list_words(qwen, "local", "")
     said = "8 of 8 texts ended inside the reasoning and are left out; raise max_new_tokens; no text is left to score"
-    with pytest.raises(DataError, match=said):
-        make(tmp_path, *words)
+    check_error(DataError, said, make, tmp_path, *words)
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["model.chat_template_kwargs={enable_thinking: false}"], "null where chat_template is false"),
-        (["model=openai", "model.path=m", "model.chat=true", "model.dialect=openai", "model.chat_template_kwargs={a: 1}"],
-         "null but for chat=true and dialect=vllm, sglang or llama_cpp"),
-        (["model.thinking=all"], "drop"),
-    ],
+@cases(
+    "words, why",
+    (["model.chat_template_kwargs={enable_thinking: false}"], "null where chat_template is false"),
+    (["model=openai", "model.path=m", "model.chat=true", "model.dialect=openai", "model.chat_template_kwargs={a: 1}"],
+     "null but for chat=true and dialect=vllm, sglang or llama_cpp"),
+    (["model.thinking=all"], "drop"),
 )  # fmt: skip
 def test_options_that_nothing_reads_are_refused(tmp_path, words, why):
-    with pytest.raises(SpecError, match=why):
-        small.settings(tmp_path, *words)
+    check_error(SpecError, why, small.settings, tmp_path, *words)
 
 
 def test_arguments_of_the_template_go_to_the_server_and_into_the_key(tmp_path):

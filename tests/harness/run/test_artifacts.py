@@ -42,6 +42,7 @@ from openended.harness.storage import (
     write_rows,
 )
 from tests.harness.run.small import make_executor, open_session
+from tests.helpers import check_error
 
 
 def embed(what: str, spec: Any = None, **inputs: Any) -> Step:
@@ -103,8 +104,7 @@ def test_what_has_no_value_leaves_nothing_and_says_why(tmp_path, error, kind):
     second, run = embed("second", rows=first), make_executor(tmp_path)
     run.run(first, second)
     for step in (first, second):
-        with pytest.raises(error, match="why"):
-            run.get(step)
+        check_error(error, "why", run.get, step)
     assert (run.plan, list(tmp_path.rglob("manifest.json"))) == ([], []), kind
 
 
@@ -160,8 +160,7 @@ def test_a_plan_notes_each_missing_input_once_and_what_kind_it_is(tmp_path):
         assert plan.find(partial(fail, *error)) is None
     assert [(type(err), str(err)) for err in plan.missing] == [error[:2] for error in errors]
     assert plan.missing[1].url == "https://a/b"
-    with pytest.raises(DataError, match="no model"):
-        make_executor(tmp_path).find(partial(fail, *errors[0]))
+    check_error(DataError, "no model", make_executor(tmp_path).find, partial(fail, *errors[0]))
 
 
 def test_sides_that_the_last_run_did_not_use_go_except_human_ones(tmp_path):
@@ -293,9 +292,8 @@ def test_the_facts_of_all_parts_are_kept(shared):
     assert (merged["batch_dependent"], merged["notes"], merged["served"]) == (True, ["x", "y", "z"], {"version": "2"})
     assert merged["parts"] == [{name: old[name] for name in old if name != "notes"}]
     again = merge_parts([merged, old])
-    assert again["parts"] == [
-        {name: value for name, value in new.items() if name != "notes"} | {"batch_dependent": True}
-    ]
+    kept = {name: value for name, value in new.items() if name != "notes"}
+    assert again["parts"] == [kept | {"batch_dependent": True}]
     assert "parts" not in merge_parts([old, old])
     assert merge_parts([]) == {}
 

@@ -17,6 +17,7 @@ from openended.harness.run.steps import TextRows
 from openended.harness.storage import Entry, Row, write_rows
 from tests.contract.test_identity import COMMIT, settings
 from tests.harness.run.small import fact_options, make_executor, make_finished_step
+from tests.helpers import cases
 
 EXECUTOR = make_executor(Path())  # nothing is stored
 
@@ -36,10 +37,8 @@ def test_the_same_texts_read_from_another_file_are_the_same_data(tmp_path):
     side, task = human(tmp_path / "a"), settings().task
     other = dataclasses.replace(task, path="copy.jsonl.gz", id_field="name", human_field="reference")
     assert known("length", side, task=other) == known("length", side)
-    axes = [
-        collect_axes(settings(task=t), fingerprint="f", texts=digest_texts(EXECUTOR.locate(side)))
-        for t in (task, other)
-    ]
+    texts = digest_texts(EXECUTOR.locate(side))
+    axes = [collect_axes(settings(task=t), fingerprint="f", texts=texts) for t in (task, other)]
     assert axes[0] == axes[1]
 
 
@@ -63,9 +62,8 @@ def test_the_texts_of_a_corpus_stand_for_its_path(tmp_path):
     signatures = []
     for name in ("one", "two", "three"):
         novelty = metric(corpus=str(tmp_path / f"{name}.jsonl"))
-        signatures.append(
-            build_signature(novelty, collect_facts(fact_options(settings()), novelty, side, side, EXECUTOR))
-        )
+        facts = collect_facts(fact_options(settings()), novelty, side, side, EXECUTOR)
+        signatures.append(build_signature(novelty, facts))
     assert signatures[0] == signatures[1] != signatures[2]
     assert str(tmp_path) not in signatures[0]
 
@@ -74,9 +72,8 @@ def test_texts_that_are_cut_elsewhere_are_other_texts_whatever_the_tokenizer_is_
     one, same, other = human(tmp_path / "a"), human(tmp_path / "b", ids=(7,)), human(tmp_path / "c", text="sai")
     assert known("length", one)["texts"] == known("length", same)["texts"]  # GPT-2 in two repositories
     assert known("length", one)["texts"] != known("length", other)["texts"]
-    left, right = (
-        collect_axes(settings(), fingerprint="f", texts=digest_texts(EXECUTOR.locate(side))) for side in (one, other)
-    )
+    texts = (digest_texts(EXECUTOR.locate(side)) for side in (one, other))
+    left, right = (collect_axes(settings(), fingerprint="f", texts=digest) for digest in texts)
     assert {name for name in left if left[name] != right[name]} == {"task.texts"}
 
 
@@ -99,17 +96,15 @@ def test_scorer_and_embedder_are_facts_by_all_that_identifies_them(tmp_path):
         assert known("frechet", side, embedder=dataclasses.replace(embedder, **change))["embedder"] != first
 
 
-@pytest.mark.parametrize(
-    ("path", "revision", "state", "expected"),
-    [
-        ("runs/a/checkpoint-500", None, None, (500, "runs/a")),
-        ("runs/a/global_step0100", None, {"global_step": 7}, (100, "runs/a")),  # the name comes first
-        ("runs/a", None, {"global_step": 7}, (7, "runs/a")),
-        ("runs/step2vec", None, {"global_step": "7"}, None),
-        ("EleutherAI/pythia-70m", "step1000", None, (1000, "EleutherAI/pythia-70m")),
-        ("allenai/OLMo-1B", "stage1-step1000-tokens4B", None, (1000, "allenai/OLMo-1B")),
-        ("org/name", "main", None, None),
-    ],
+@cases(
+    "path, revision, state, expected",
+    ("runs/a/checkpoint-500", None, None, (500, "runs/a")),
+    ("runs/a/global_step0100", None, {"global_step": 7}, (100, "runs/a")),  # the name comes first
+    ("runs/a", None, {"global_step": 7}, (7, "runs/a")),
+    ("runs/step2vec", None, {"global_step": "7"}, None),
+    ("EleutherAI/pythia-70m", "step1000", None, (1000, "EleutherAI/pythia-70m")),
+    ("allenai/OLMo-1B", "stage1-step1000-tokens4B", None, (1000, "allenai/OLMo-1B")),
+    ("org/name", "main", None, None),
 )
 def test_the_step_of_a_checkpoint_is_read_from_name_state_or_revision(
     path, revision, state, expected, tmp_path, monkeypatch

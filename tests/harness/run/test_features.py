@@ -29,7 +29,7 @@ from tests.harness.run.small import (
     open_session,
     settings,
 )
-from tests.helpers import change_settings, q_request, ragged, write_jsonl
+from tests.helpers import cases, change_settings, check_error, q_request, ragged, write_jsonl
 
 SPEC, EMBEDDER = ModelSpec(path="bundled:docs-s"), EmbedderSpec(path="bundled:docs-s")
 TEXTS = [("a", "Return the", " number of rows."), ("b", "Raise an", " error if it is"), ("c", "Write", " it.")]
@@ -52,16 +52,14 @@ def counted(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize(
-    ("models", "before", "metrics", "passes"),
-    [
-        # Human and model side; the further human texts of the ceiling are embedded alone.
-        (ONE_MODEL, None, "frechet,gen_ppl,kid,zipf", {(True, True): 2, (False, True): 1}),
-        (ONE_MODEL, "gen_ppl", "gen_ppl,frechet", {(True, True): 2, (False, True): 1}),
-        (ONE_MODEL, "frechet,gen_ppl", "gen_ppl", {}),  # what gave more is as good
-        (ONE_MODEL, "frechet,gen_ppl", "frechet", {}),
-        (TWO_MODELS, None, "frechet,gen_ppl,kid", {(True, False): 2, (False, True): 3}),
-    ],
+@cases(
+    "models, before, metrics, passes",
+    # Human and model side; the further human texts of the ceiling are embedded alone.
+    (ONE_MODEL, None, "frechet,gen_ppl,kid,zipf", {(True, True): 2, (False, True): 1}),
+    (ONE_MODEL, "gen_ppl", "gen_ppl,frechet", {(True, True): 2, (False, True): 1}),
+    (ONE_MODEL, "frechet,gen_ppl", "gen_ppl", {}),  # what gave more is as good
+    (ONE_MODEL, "frechet,gen_ppl", "frechet", {}),
+    (TWO_MODELS, None, "frechet,gen_ppl,kid", {(True, False): 2, (False, True): 3}),
 )
 def test_a_model_passes_once_over_a_source_and_what_is_there_is_not_made_again(
     tmp_path, counted, models, before, metrics, passes
@@ -149,8 +147,7 @@ def test_what_a_source_cannot_have_is_a_reason_and_an_unknown_option_is_refused(
     vectors, q = Need("embeddings", by="embedder"), Need("next_token", by="decoder")
     assert texts.features.declare([(texts.human_rows, (vectors, q))], texts.settings.decoder) == []
     for need, reason in ((vectors, "set embedder=gpt2-large"), (q, "beam")):
-        with pytest.raises(UndefinedMetric, match=reason):
-            load_side(texts.features, texts.human_rows, need)
+        check_error(UndefinedMetric, reason, load_side, texts.features, texts.human_rows, need)
     unknown = Need("token_nll", by="scorer", options=(("beta", 1),))
     with pytest.raises(SpecError, match="token_nll: no option beta"):
         texts.features.declare([(texts.human_rows, (unknown,))], texts.settings.decoder)
@@ -179,9 +176,8 @@ def test_default_scoring_options_are_in_no_key_and_others_are():
     plain = ScoringOptions.from_need(Need("token_nll", by="scorer", options=(("bos", False),)))
     assert plain.facts() == {"scope": "continuation", "bos": False}  # as stores have had it
     assert plain.title == "continuation"
-    other = ScoringOptions.from_need(
-        Need("token_nll", options=(("bos", True), ("retokenize", True), ("stride", 2), ("window", 4)))
-    )
+    options = (("bos", True), ("retokenize", True), ("stride", 2), ("window", 4))
+    other = ScoringOptions.from_need(Need("token_nll", options=options))
     assert other.facts() == {"scope": "continuation", "bos": True, "retokenize": True, "window": 4, "stride": 2}
     assert other.token_facts() == {"scope": "continuation", "retokenize": True}
     assert other.title == "continuation bos retokenize window=4 stride=2"
@@ -293,9 +289,8 @@ def test_the_rows_ids_are_kept_where_the_tokenizer_is_theirs_and_that_is_in_the_
     for options, stored in ((TAIL, True), (replace(TAIL, retokenize=True), False)):
         text_pass = features._make_pass(own, SPEC, options, losses=True)
         assert text_pass.facts()["stored_ids"] is stored
-        gradients = features._declare_gradients(
-            own, Need("gradients", by="scorer", options=(("size", 8), ("retokenize", options.retokenize)))
-        )
+        need = Need("gradients", by="scorer", options=(("size", 8), ("retokenize", options.retokenize)))
+        gradients = features._declare_gradients(own, need)
         assert gradients.content.spec["stored_ids"] is stored
     assert not TextPass(model=SPEC, options=TAIL, stored_ids=False, embedder=EMBEDDER).facts()["stored_ids"]
 
@@ -379,31 +374,27 @@ def test_rows_of_user_vectors_follow_the_texts(tmp_path, with_vectors):
         rows = (texts.human_rows, texts.model_rows)
         texts.features.declare([(each, (VECTORS,)) for each in rows], None)
         for each, count in zip(rows, n, strict=True):
-            assert load_side(texts.features, each, VECTORS)[VECTORS].tolist() == [
-                [2 * i, 2 * i + 1] for i in range(count)
-            ]
+            rows_of_file = [[2 * i, 2 * i + 1] for i in range(count)]
+            assert load_side(texts.features, each, VECTORS)[VECTORS].tolist() == rows_of_file
 
 
 def test_a_plan_says_which_vectors_are_missing(tmp_path, with_vectors):
     (tmp_path / "m.npy").unlink()
-    with pytest.raises(DataError, match="features: no such file"):
-        make_texts(with_vectors(), make_executor(tmp_path))
+    check_error(DataError, "features: no such file", make_texts, with_vectors(), make_executor(tmp_path))
     missing = plan(with_vectors(), open_session(tmp_path)).missing
     assert any("features: no such file" in str(err) for err in missing)
 
 
-@pytest.mark.parametrize(
-    ("array", "message"),
-    [
-        (np.zeros((4, 2)), "4 rows for 5 texts"),
-        (np.zeros((6, 2)), "6 rows for 5 texts"),
-        (np.zeros(5), r"expected floats of shape \(texts, dimensions\), got float64 \(5,\)"),
-        (np.zeros((5, 2), dtype=int), "got int64"),
-        (np.array([[1.0, 2]] * 4 + [[np.nan, 0]]), "NaN or infinity in row 4, counted from 0"),
-        (np.full((5, 2), 1e300), "NaN or infinity in row 0"),
-        (b"\x93NUMPY\1\0\20\0{'descr': (((((((", "not a .npy file of plain numbers"),
-        (np.zeros((5, 3)), r"number of dimensions, got 2 \(human\), 3 \(model\)"),
-    ],
+@cases(
+    "array, message",
+    (np.zeros((4, 2)), "4 rows for 5 texts"),
+    (np.zeros((6, 2)), "6 rows for 5 texts"),
+    (np.zeros(5), r"expected floats of shape \(texts, dimensions\), got float64 \(5,\)"),
+    (np.zeros((5, 2), dtype=int), "got int64"),
+    (np.array([[1.0, 2]] * 4 + [[np.nan, 0]]), "NaN or infinity in row 4, counted from 0"),
+    (np.full((5, 2), 1e300), "NaN or infinity in row 0"),
+    (b"\x93NUMPY\1\0\20\0{'descr': (((((((", "not a .npy file of plain numbers"),
+    (np.zeros((5, 3)), r"number of dimensions, got 2 \(human\), 3 \(model\)"),
 )
 @pytest.mark.parametrize("needs", [(VECTORS,), ()], ids=["asked for", "not asked for"])
 def test_vectors_that_do_not_fit_the_texts_are_refused(tmp_path, with_vectors, array, message, needs):
@@ -428,7 +419,5 @@ def test_equal_texts_keep_their_own_vectors(tmp_path, with_vectors):
 
 
 def test_vectors_of_both_sides_or_none_and_only_with_loose_texts(with_vectors):
-    with pytest.raises(SpecError, match="a file for human and one for model"):
-        with_vectors("features.model=null")
-    with pytest.raises(SpecError, match="task=texts and generations=FILE"):
-        with_vectors("generations=null")
+    check_error(SpecError, "a file for human and one for model", with_vectors, "features.model=null")
+    check_error(SpecError, "task=texts and generations=FILE", with_vectors, "generations=null")

@@ -1,7 +1,5 @@
 """Plans added up, where what jobs share counts once; and rates as the store's manifests tell them."""
 
-from typing import Any
-
 import pytest
 
 from openended.harness.core import DataError, UnavailableFileError, UnavailableModelError, digest, write_json
@@ -16,15 +14,7 @@ from tests.helpers import change_settings
 SMALL, MODEL = ModelSpec(path="bundled:docs-s"), ModelSpec(path="bundled:docs-m")
 
 
-def line(
-    stage: str,
-    what: str,
-    role: Any,
-    spec: Any = None,
-    metric: str | None = None,
-    state: Any = "waits",
-    recipe: Any = None,
-) -> StepState:
+def line(stage, what, role, spec=None, metric=None, state="waits", recipe=None) -> StepState:
     reads = metric is None and recipe is None
     step = Step(stage, what, role, spec or {}, {}, lambda *_: {}, model=MODEL if reads else None, metric=metric)
     return StepState(step, state, recipe, None, 10 if reads else 0, 50 if reads else 0)

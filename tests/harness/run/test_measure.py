@@ -5,7 +5,7 @@ import logging
 import math
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,7 +34,7 @@ from tests.harness.run.small import (
     open_session,
     settings,
 )
-from tests.helpers import change_settings, config, write_jsonl
+from tests.helpers import cases, change_settings, check_error, config, write_file, write_jsonl
 
 NO_SCORING = ("scorer=auto", "embedder=auto")  # as where no scoring model is named
 SCORER = ModelSpec(path="bundled:docs-m")
@@ -93,9 +93,7 @@ def start(tmp_path: Path) -> Any:
         sources = (texts.human_rows, texts.model_rows, texts.dataset.spare_rows)
         executor.run(*texts.features.declare([(one, (Probe.need,)) for one in sources], texts.settings.decoder))
 
-        def measure(
-            metric: Metric, system: Any = "model", others: Sequence[TextRows] = (), human: bool = False, **change: Any
-        ) -> Any:
+        def measure(metric, system="model", others=(), human=False, **change):
             changed = change_settings(chosen, **change)
             options = fact_options(changed)
             judgments = JudgmentSource.from_settings(changed)
@@ -112,9 +110,7 @@ def start(tmp_path: Path) -> Any:
     return make
 
 
-@pytest.mark.parametrize(
-    ("sides", "given"), [("two", ("human", "model")), ("one", ("model", "model")), ("human", ("human", "human"))]
-)
+@cases("sides, given", ("two", ("human", "model")), ("one", ("model", "model")), ("human", ("human", "human")))
 def test_a_metric_is_given_the_sides_that_it_reads(start, sides, given):
     _, measure = start()
     got = measure(probe(sides=sides))
@@ -170,19 +166,17 @@ def test_a_mistake_in_a_metric_is_told_and_nothing_is_kept(start, caplog):
     assert (mended.status, mended.values) == ("ok", {"probe": 4.0})
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda _: None, "expected a MetricResult, got NoneType"),
-        (lambda r: replace(r, values={"probe": "4"}), "values.probe: expected a finite number or NaN, got '4'"),
-        (lambda r: replace(r, values={"probe": math.inf}), "values.probe: expected a finite number or NaN, got inf"),
-        (lambda r: replace(r, values={"probe": -1.0}), "values.probe: expected 0 to inf (bounds of probe), got -1"),
-        (lambda r: replace(r, values={"other": 1.0}), "'probe': expected the name of a value, one of other"),
-        (lambda r: replace(r, sd={"x": 1.0}), "'x': expected the name of a value, one of probe"),
-        (lambda r: replace(r, notes="text"), "notes: expected tuple, got 'text'"),
-        (lambda r: replace(r, arrays={"x": np.array([{}])}), "array x: expected numbers, got object"),
-        (lambda _: sys.exit(0), "failed with SystemExit: 0"),
-    ],
+@cases(
+    "change, message",
+    (lambda _: None, "expected a MetricResult, got NoneType"),
+    (lambda r: replace(r, values={"probe": "4"}), "values.probe: expected a finite number or NaN, got '4'"),
+    (lambda r: replace(r, values={"probe": math.inf}), "values.probe: expected a finite number or NaN, got inf"),
+    (lambda r: replace(r, values={"probe": -1.0}), "values.probe: expected 0 to inf (bounds of probe), got -1"),
+    (lambda r: replace(r, values={"other": 1.0}), "'probe': expected the name of a value, one of other"),
+    (lambda r: replace(r, sd={"x": 1.0}), "'x': expected the name of a value, one of probe"),
+    (lambda r: replace(r, notes="text"), "notes: expected tuple, got 'text'"),
+    (lambda r: replace(r, arrays={"x": np.array([{}])}), "array x: expected numbers, got object"),
+    (lambda _: sys.exit(0), "failed with SystemExit: 0"),
 )
 def test_a_result_that_cannot_be_shown_is_a_failure(start, change, message):
     _, measure = start()
@@ -216,8 +210,7 @@ def test_no_value_is_kept_with_its_reason_and_an_error_of_the_user_goes_through(
     got = measure(probe(act=raising(UndefinedMetric("too few"))))
     assert (got.status, got.notes) == ("undefined", ("too few",))
     assert got.artifact is not None
-    with pytest.raises(DataError, match=r"^x\.csv: wrong$"):
-        measure(probe(name="other", act=raising(DataError("x.csv: wrong"))))
+    check_error(DataError, r"^x\.csv: wrong$", measure, probe(name="other", act=raising(DataError("x.csv: wrong"))))
 
 
 def test_a_metric_of_the_grid_reads_its_other_systems_and_they_are_in_its_key(start):
@@ -236,8 +229,7 @@ def test_judgments_come_of_their_file(start, tmp_path):
     _, measure = start()
     with pytest.raises(DataError, match=r"judgments: no such file: .*lost\.csv"):
         measure(huse, judgments=JudgmentOptions(file=str(tmp_path / "lost.csv")))
-    path = tmp_path / "x.csv"
-    path.write_text("a,b\n")
+    path = write_file(tmp_path / "x.csv", "a,b\n")
     options = ("", "judgment_columns={item: a}", "judgment_columns={item: b}", "judgment_players={a: human}")
     chosen = [settings(tmp_path, f"judgments={path}", *filter(None, [option])) for option in options]
     digests = [JudgmentSource.from_settings(one).digest() for one in chosen]
@@ -246,17 +238,15 @@ def test_judgments_come_of_their_file(start, tmp_path):
     assert JudgmentSource.from_settings(chosen[0]).digest() not in digests
 
 
-@pytest.mark.parametrize(
-    ("metric", "ids", "tokens", "said"),
-    [
-        ("gen_ppl", "generated", SCORER, "token ids as generated"),
-        ("gen_ppl", "retokenized", SCORER, "re-tokenized text"),
-        ("gen_ppl", "mixed", SCORER, "token ids as generated where the file has them, else on re-tokenized text"),
-        ("gen_ppl", None, SCORER, None),
-        ("gen_ppl", "generated", None, "re-tokenized text"),
-        ("gen_ppl", None, None, "re-tokenized text"),
-        ("compression_ratio", "generated", SCORER, None),
-    ],
+@cases(
+    "metric, ids, tokens, said",
+    ("gen_ppl", "generated", SCORER, "token ids as generated"),
+    ("gen_ppl", "retokenized", SCORER, "re-tokenized text"),
+    ("gen_ppl", "mixed", SCORER, "token ids as generated where the file has them, else on re-tokenized text"),
+    ("gen_ppl", None, SCORER, None),
+    ("gen_ppl", "generated", None, "re-tokenized text"),
+    ("gen_ppl", None, None, "re-tokenized text"),
+    ("compression_ratio", "generated", SCORER, None),
 )
 def test_a_value_over_tokens_says_which_tokens(tmp_path, metric, ids, tokens, said):
     write_rows(tmp_path / "data.arrow", [], facts={"ids": ids} if ids else {})

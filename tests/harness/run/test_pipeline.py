@@ -24,7 +24,7 @@ from openended.metrics.knn_precision_recall import KnnPrecisionRecall
 from openended.metrics.mauve import Mauve
 from openended.metrics.mauve_ratio import MauveRatio
 from tests.harness.run.small import ONE_MODEL, make_executor, open_session, settings
-from tests.helpers import change_settings, openended, write_jsonl
+from tests.helpers import change_settings, openended, write_file, write_jsonl
 
 METRICS = "metric=[frechet,gen_ppl,ppl,zipf]"
 
@@ -177,11 +177,8 @@ def test_too_few_texts_for_an_option_that_was_set():
     assert Mauve(num_buckets=9, cluster_fit="joint").explain_too_few(4, 4) == ""
     assert Mauve(num_buckets=8, cluster_fit="reference").explain_too_few(4, 40) != ""
     assert MauveRatio(estimator="knn", neighbors=8).explain_too_few(4, 4) == ""
-    assert (
-        MauveRatio(estimator="knn", neighbors=9)
-        .explain_too_few(4, 4)
-        .startswith("neighbors=9: both sides have 8 texts")
-    )
+    many = MauveRatio(estimator="knn", neighbors=9)
+    assert many.explain_too_few(4, 4).startswith("neighbors=9: both sides have 8 texts")
     assert Mauve(num_buckets=1000, quantizer="residual_kmeans").explain_too_few(5, 5) == ""
     assert Mauve(num_buckets=LATTICE_CELLS, quantizer="lattice").explain_too_few(5, 5) == ""  # a lattice is not fitted
     assert KnnPrecisionRecall().explain_too_few(2, 2) == ""
@@ -217,9 +214,8 @@ def test_arena_votes_need_two_words_and_empty_ones_are_counted(tmp_path):
     (tmp_path / "arena.csv").write_text(ARENA, encoding="utf-8")
     done = openended("judgments=arena.csv", cwd=tmp_path, code=2)
     assert "arena.csv:5: no outcome; metric=[bradley_terry] metric.bradley_terry.empty=skip" in done.stderr
-    done = openended(
-        "judgments=arena.csv", "metric=[bradley_terry]", "metric.bradley_terry.empty=skip", cwd=tmp_path, code=0
-    )
+    words = ("judgments=arena.csv", "metric=[bradley_terry]", "metric.bradley_terry.empty=skip")
+    done = openended(*words, cwd=tmp_path, code=0)
     assert "3 comparisons of 2 players (x, y); 1 tie (half)" in done.stdout
     assert "1 without an outcome left out" in " ".join(done.stdout.split())
     assert "Preferred by people" in done.stdout
@@ -253,8 +249,7 @@ def test_judgments_are_alone_where_no_metric_reads_a_text_and_no_texts_are_given
 
 
 def test_a_record_of_judgments_names_no_model_and_is_made_once(tmp_path):
-    path = tmp_path / "pairs.csv"
-    path.write_text(PAIRS)
+    path = write_file(tmp_path / "pairs.csv", PAIRS)
     words = (f"judgments={path}", "metric=[bradley_terry]")
     planned = run_judgments(settings(tmp_path, *words, "plan_only=true"), open_session(tmp_path))
     assert [(line.step.stage, line.state) for line in planned.plan] == [("measure", "make")]

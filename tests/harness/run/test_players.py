@@ -14,7 +14,7 @@ from openended.harness.app.hydra.grid import list_jobs
 from openended.harness.core import HarnessError, SpecError, UndefinedMetric
 from openended.harness.run.players import JudgmentSource, check_players
 from openended.metrics.bradley_terry import BradleyTerry
-from tests.helpers import openended, run_settings, write_jsonl
+from tests.helpers import cases, check_error, openended, run_settings, write_jsonl
 
 # Files as human_evaluation.md of krishnap25/mauve-experiments describes them, with scores that are known: player i of
 # strength a wins a / (a + b) of its a + b comparisons (twice as many rows) with a player of strength b.
@@ -44,9 +44,8 @@ def write_study(path, players):
             won, even = letters[not first_wins], letters[game % 2]
             texts = [(side, f"text, by\n{side}", 50) for side in sides]
             answers = [f"{degree}{won}", f"{degree}{even}", f"{degree}{won}"]
-            rows.append(
-                [len(rows), f"w{len(rows) % 7}", 90, game, "a context", *texts[0], *texts[1], *answers, seconds]
-            )
+            worker = [len(rows), f"w{len(rows) % 7}", 90, game, "a context"]
+            rows.append([*worker, *texts[0], *texts[1], *answers, seconds])
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([COLUMNS, *rows])
     mean = np.mean([math.log(strength) for strength in strengths.values()])
@@ -92,25 +91,18 @@ def score_rows(settings_of_grid):
     return rows
 
 
-def find_scores(scores, models, judged, others):
-    rows = {(model, decoder): scores[f"{model} {decoder}"] for model in models for decoder in judged}
-    return rows | {(model, decoder): None for model in models for decoder in others}
-
-
 ON_DOCS = [("docs-m", decoder) for decoder in (*DOCS[1:], "adversarial")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "models", "others", "on_docs", "unjudged_on_docs"),
-    [
-        (3, ["gpt2-xl"], ["greedy", "adversarial"], [("docs-m", d) for d in DOCS[1:]], ON_DOCS[-1:]),
-        (4, SIZES, [], [("docs-s", "nucleus")], [("docs-m", "nucleus")]),
-        (5, SIZES, [], [("docs-s", d) for d in DOCS[1:]], []),
-        (6, SIZES, ["greedy", "adversarial"], [("docs-s", d) for d in DOCS[1:]], [("docs-s", "adversarial"), *ON_DOCS]),
-        (9, SIZES, ["greedy"], [("docs-s", d) for d in DOCS[1:]], ON_DOCS),
-        (14, SIZES, [], [("docs-s", d) for d in DOCS[1:]], []),
-    ],
+@cases(
+    "number, models, others, on_docs, unjudged_on_docs",
+    (3, ["gpt2-xl"], ["greedy", "adversarial"], [("docs-m", d) for d in DOCS[1:]], ON_DOCS[-1:]),
+    (4, SIZES, [], [("docs-s", "nucleus")], [("docs-m", "nucleus")]),
+    (5, SIZES, [], [("docs-s", d) for d in DOCS[1:]], []),
+    (6, SIZES, ["greedy", "adversarial"], [("docs-s", d) for d in DOCS[1:]], [("docs-s", "adversarial"), *ON_DOCS]),
+    (9, SIZES, ["greedy"], [("docs-s", d) for d in DOCS[1:]], ON_DOCS),
+    (14, SIZES, [], [("docs-s", d) for d in DOCS[1:]], []),
 )
 def test_every_table_of_mauve_has_its_row_of_people_from_one_option(
     tmp_path, number, models, others, on_docs, unjudged_on_docs
@@ -118,7 +110,8 @@ def test_every_table_of_mauve_has_its_row_of_people_from_one_option(
     """And on docs the systems that were judged have scores, and the others none."""
     scores = write_study(tmp_path / "study.csv", PAPER)
     judged = ["nucleus"] if number == 4 else ["ancestral", "nucleus"]
-    expected = {("human", ""): scores["human"], **find_scores(scores, models, judged, others)}
+    expected = {("human", ""): scores["human"]} | {(m, decoder): None for m in models for decoder in others}
+    expected |= {(m, decoder): scores[f"{m} {decoder}"] for m in models for decoder in judged}
     expected |= {("gpt2-xl", "adversarial"): None} if number == 9 else {}
     rows = score_rows(compose(f"mauve_table{number}", tmp_path / "study.csv"))
     assert rows == pytest.approx(expected, abs=1e-6)
@@ -142,9 +135,8 @@ def test_table_13_prints_all_nine_players(tmp_path):
 
 def test_without_judgments_the_row_of_people_is_absent_and_says_what_to_type(tmp_path):
     write_texts(tmp_path)
-    done = openended(
-        *TEXTS, "generations=a.jsonl", "metric=[zipf,bradley_terry]", "judgments=none", cwd=tmp_path, code=0
-    )
+    words = ("generations=a.jsonl", "metric=[zipf,bradley_terry]", "judgments=none")
+    done = openended(*TEXTS, *words, cwd=tmp_path, code=0)
     assert "there are no human judgments; judgments=FILE adds them" in " ".join(done.stdout.split())
 
 
@@ -191,9 +183,8 @@ def test_the_human_text_is_a_player_of_any_name(tmp_path):
     assert read_scores(tmp_path) == {"human": "", "a": "-0.549"}
 
 
-RATINGS = "example_id,system,rating\n" + "".join(
-    f"{i},{s},{r}\n" for i in range(3) for s, r in (("human", 5), ("m", 2))
-)
+RATED = [f"{i},{s},{r}\n" for i in range(3) for s, r in (("human", 5), ("m", 2))]
+RATINGS = "example_id,system,rating\n" + "".join(RATED)
 
 
 @pytest.mark.parametrize("metric", ["mean_rating", "huse", "bradley_terry", "distinct_k"])
@@ -226,10 +217,8 @@ def test_a_file_that_names_no_system_is_of_one_system_only(tmp_path, text):
     judgments = JudgmentSource.from_settings(grid[0])
     assert judgments.find_player(reader, judgments.read(reader)) == "model"
     check_players([grid[0], grid[0]])
-    with pytest.raises(
-        SpecError, match=r"file\.csv: player model is matched to two systems, decoder=greedy and decoder=ancestral;"
-    ):
-        check_players(grid)
+    message = r"file\.csv: player model is matched to two systems, decoder=greedy and decoder=ancestral;"
+    check_error(SpecError, message, check_players, grid)
 
 
 def test_one_player_or_file_of_vectors_is_not_of_two_systems(tmp_path):
@@ -259,28 +248,23 @@ def test_axes_match_as_they_are_typed():
         judgments.find_player(reader, judgments.read(reader))
 
 
-@pytest.mark.parametrize(
-    ("players", "message"),
-    [
-        ("{x: {}}", r"judgment_players\.x: expected a system"),
-        ("{x: gpt2}", r"judgment_players\.x: expected a system, .*got 'gpt2'"),
-        ("{x: {decodr: greedy}}", r"no axis 'decodr'; did you mean 'decoder'"),
-        ("[x]", "judgment_players: expected"),
-    ],
+@cases(
+    "players, message",
+    ("{x: {}}", r"judgment_players\.x: expected a system"),
+    ("{x: gpt2}", r"judgment_players\.x: expected a system, .*got 'gpt2'"),
+    ("{x: {decodr: greedy}}", r"no axis 'decodr'; did you mean 'decoder'"),
+    ("[x]", "judgment_players: expected"),
 )
 def test_wrong_players(players, message):
-    with pytest.raises(HarnessError, match=message):
-        run_settings(f"judgment_players={players}")
+    check_error(HarnessError, message, run_settings, f"judgment_players={players}")
 
 
 @pytest.mark.parametrize("metric", ["mean_rating", "bradley_terry"])
 def test_a_file_alone_takes_no_system(tmp_path, metric):
-    (tmp_path / "file.csv").write_text(
-        RATINGS if metric == "mean_rating" else "system_a,system_b,outcome\nhuman,m,a\nhuman,m,b\n"
-    )
+    pairs = "system_a,system_b,outcome\nhuman,m,a\nhuman,m,b\n"
+    (tmp_path / "file.csv").write_text(RATINGS if metric == "mean_rating" else pairs)
     for words in (["decoder=greedy"], ["task=docs"], ["-m", "decoder=greedy,nucleus"]):
-        done = openended(f"metric=[{metric}]", "judgments=file.csv", *words, cwd=tmp_path)
-        assert done.returncode == 2
+        done = openended(f"metric=[{metric}]", "judgments=file.csv", *words, cwd=tmp_path, code=2)
         option = words[-1].partition("=")[0]
         assert f"{option}: no effect, because metric=[{metric}] scores the file of judgments alone;" in done.stderr
     openended(f"metric=[{metric}]", "judgments=file.csv", cwd=tmp_path, code=0)

@@ -1,8 +1,6 @@
 """Settings: what they derive, what presets change, and what no run can be, refused in one line."""
 
 import copy
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,14 +12,12 @@ from openended.harness.models import ModelSpec, load_tokenizer
 from openended.harness.run.settings import _apply_preset, read_preset
 from openended.harness.run.steps import digest_model
 from tests.harness.run.small import make_dataset, make_executor, settings
-from tests.helpers import ROOT, change_settings, openended, run_settings
+from tests.helpers import cases, change_settings, check_error, openended, run_process, run_settings, write_file
 
 OWN = ("task=jsonl", "task.path=x.jsonl")
 
 
-@pytest.mark.parametrize(
-    "word", ["metric=null", "embedder=null", "scorer=null", "experiment=null", f"seed={'9' * 5000}"]
-)
+@cases("word", "metric=null", "embedder=null", "scorer=null", "experiment=null", f"seed={'9' * 5000}")
 def test_what_may_be_null_is_planned_or_refused_in_one_line(word, tmp_path):
     done = openended(word, "plan_only=true", "num_examples=2", cwd=tmp_path, verbose=False)
     assert done.returncode in (0, 2)
@@ -31,13 +27,8 @@ def test_what_may_be_null_is_planned_or_refused_in_one_line(word, tmp_path):
 
 @pytest.mark.slow
 def test_a_terminal_of_ascii_alone_is_written_to(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "openended.harness", "plan_only=true", "num_examples=2", "model.label='é→'"],
-        cwd=tmp_path, capture_output=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}, timeout=240
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.isascii()
+    words = (sys.executable, "-m", "openended.harness", "plan_only=true", "num_examples=2", "model.label='é→'")
+    assert run_process(*words, cwd=tmp_path, PYTHONIOENCODING="ascii", LC_ALL="C").stdout.isascii()
 
 
 def test_texts_of_a_file_have_no_model_and_no_decoder(tmp_path):
@@ -65,22 +56,19 @@ def test_settings_touch_no_file_and_a_digest_says_what_is_missing(tmp_path):
     lost = change_settings(settings(tmp_path), model=ModelSpec(path=str(tmp_path / "lost")))
     assert lost.models.row_tokenizer == lost.models.model
     for act in (lambda: make_dataset(lost, make_executor(tmp_path)), lambda: digest_model(lost.models.model)):
-        with pytest.raises(DataError, match="lost"):
-            act()
+        check_error(DataError, "lost", act)
 
 
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        ((), ("docs-m", "docs-m")), (("model=gpt2",), ("docs-m", "docs-m")), (OWN, (None, None)),
-        (("task=webtext",), (None, None)), ((*OWN, "scorer=gpt2-large"), ("gpt2-large", None)),
-        ((*OWN, "scoring=gpt2-large"), ("gpt2-large", "gpt2-large")), ((*OWN, "scoring=gpt2"), ("gpt2", "gpt2")),
-        ((*OWN, "scoring=docs-m"), ("docs-m", "docs-m")), (("scoring=none",), (None, None)),
-        ((*OWN, "scoring=gpt2-large", "scorer=docs-m"), ("docs-m", "gpt2-large")),
-        (("experiment=webtext_nucleus",), ("gpt2-large", "gpt2-large")),
-        (("experiment=webtext_nucleus", "scoring=gpt2"), ("gpt2", "gpt2")),
-        (("experiment=mauve_table3_docs",), ("docs-m", "docs-m")), (("experiment=quickstart",), ("docs-m", "docs-m")),
-    ],
+@cases(
+    "words, found",
+    ((), ("docs-m", "docs-m")), (("model=gpt2",), ("docs-m", "docs-m")), (OWN, (None, None)),
+    (("task=webtext",), (None, None)), ((*OWN, "scorer=gpt2-large"), ("gpt2-large", None)),
+    ((*OWN, "scoring=gpt2-large"), ("gpt2-large", "gpt2-large")), ((*OWN, "scoring=gpt2"), ("gpt2", "gpt2")),
+    ((*OWN, "scoring=docs-m"), ("docs-m", "docs-m")), (("scoring=none",), (None, None)),
+    ((*OWN, "scoring=gpt2-large", "scorer=docs-m"), ("docs-m", "gpt2-large")),
+    (("experiment=webtext_nucleus",), ("gpt2-large", "gpt2-large")),
+    (("experiment=webtext_nucleus", "scoring=gpt2"), ("gpt2", "gpt2")),
+    (("experiment=mauve_table3_docs",), ("docs-m", "docs-m")), (("experiment=quickstart",), ("docs-m", "docs-m")),
 )  # fmt: skip
 def test_the_bundled_models_score_their_own_domain_alone(words, found):
     made = run_settings(*words).models
@@ -125,8 +113,7 @@ def test_a_protocol_names_itself_in_the_signature_of_metrics_that_have_its_optio
 def test_a_word_of_the_score_command_is_a_preset_unless_it_is_a_file(tmp_path):
     assert convert_preset(["a.jsonl", "compat=mdlm"]) == ["a.jsonl", "--compat=mdlm"]
     assert convert_preset(["a.jsonl", "--compat", "sedd"]) == ["a.jsonl", "--compat", "sedd"]
-    file = tmp_path / "texts.jsonl"
-    file.write_text("{}")
+    file = write_file(tmp_path / "texts.jsonl", "{}")
     assert convert_preset([f"compat={file}"]) == [f"compat={file}"]
 
 

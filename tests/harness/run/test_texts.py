@@ -26,7 +26,7 @@ from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Executor, Step, digest_model
 from openended.harness.storage import RowFile, RunRecord, read_record
 from tests.harness.run.small import Made, make_dataset, make_executor, measured, open_session, settings
-from tests.helpers import copy_without, generation, tiny_model, write_jsonl
+from tests.helpers import cases, check_error, copy_without, generation, tiny_model, write_jsonl
 from tests.lazy import torch
 
 SMALL = ("metric=[zipf]", "num_examples=3", "max_new_tokens=4", "runtime.progress=false")
@@ -69,13 +69,11 @@ def test_every_prompt_has_its_samples_and_its_rows_are_those_of_the_model(tmp_pa
     assert 0 < max(rows.token_ids.lengths) <= 4
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda rows: rows[1:], "its backend did not return 1 of 3 texts, the first of example jsonl/00000"),
-        (lambda rows: [replace(row, example_id="no") for row in rows], "a text of example 'no': not asked for"),
-        (lambda rows: [replace(row, token_ids=(5,) * 9) for row in rows], "the backend wrote 9 tokens for .*tokens=4"),
-    ],
+@cases(
+    "change, message",
+    (lambda rows: rows[1:], "its backend did not return 1 of 3 texts, the first of example jsonl/00000"),
+    (lambda rows: [replace(row, example_id="no") for row in rows], "a text of example 'no': not asked for"),
+    (lambda rows: [replace(row, token_ids=(5,) * 9) for row in rows], "the backend wrote 9 tokens for .*tokens=4"),
 )
 def test_what_a_backend_returns_is_what_was_asked_for(tmp_path, monkeypatch, change, message):
     load = Session.model
@@ -94,8 +92,7 @@ def test_what_a_backend_returns_is_what_was_asked_for(tmp_path, monkeypatch, cha
 
     with monkeypatch.context() as patch:
         patch.setattr(Session, "model", lambda self, *args: Faulty(load(self, *args)))
-        with pytest.raises(DataError, match=message):
-            generated(tmp_path, "decoder=greedy")
+        check_error(DataError, message, generated, tmp_path, "decoder=greedy")
     assert len(RowFile(generated(tmp_path, "decoder=greedy").path)) == 3
 
 
@@ -107,10 +104,8 @@ def test_another_version_of_a_backend_is_another_model():
 
 
 def test_the_seed_is_in_the_key_where_something_is_drawn(tmp_path):
-    greedy, ancestral = (
-        {key(generated(tmp_path, f"decoder={name}", f"seed={seed}")) for seed in (0, 1)}
-        for name in ("greedy", "ancestral")
-    )
+    names, seeds = ("greedy", "ancestral"), (0, 1)
+    greedy, ancestral = ({key(generated(tmp_path, f"decoder={d}", f"seed={s}")) for s in seeds} for d in names)
     assert (len(greedy), len(ancestral)) == (1, 2)
 
 
@@ -124,8 +119,7 @@ def test_what_can_change_a_text_is_in_the_key_and_how_a_run_is_carried_out_is_no
 
 
 def test_what_cannot_generate_is_refused_before_a_model_loads(tmp_path):
-    with pytest.raises(SpecError, match="max_new_tokens=100000 after a prompt of"):
-        start(tmp_path, "max_new_tokens=100000")
+    check_error(SpecError, "max_new_tokens=100000 after a prompt of", start, tmp_path, "max_new_tokens=100000")
 
 
 @pytest.mark.parametrize("name", ["greedy", "adversarial"])
@@ -156,9 +150,8 @@ def test_a_model_without_a_start_token_is_refused_with_what_to_set(tmp_path):
         path = Path(spec.path) / name
         config = {k: v for k, v in json.loads(path.read_text()).items() if k not in ("bos_token_id", "eos_token_id")}
         path.write_text(json.dumps(config))
-    with pytest.raises(SpecError, match=r"no start token for an empty prompt; set bos_token_id") as caught:
-        check_start_token(ModelSpec(path=spec.path))
-    assert "\n" not in str(caught.value)
+    message = r"no start token for an empty prompt; set bos_token_id"
+    check_error(SpecError, message, check_start_token, ModelSpec(path=spec.path))
 
 
 def test_texts_go_on_after_an_end_token(tmp_path):
@@ -219,8 +212,7 @@ def test_a_system_that_the_task_holds_is_known_by_its_name_and_by_the_data(tmp_p
 
 def test_a_file_that_is_not_there_is_an_error_and_in_a_plan_a_remark(tmp_path):
     words = f"generations={tmp_path}/lost.jsonl"
-    with pytest.raises(DataError, match=r"no such file: .*lost\.jsonl"):
-        imported(tmp_path, words)
+    check_error(DataError, r"no such file: .*lost\.jsonl", imported, tmp_path, words)
     assert imported(tmp_path, words, plan_only=True).entry is None
     missing = plan(settings(tmp_path, *SMALL, words), open_session(tmp_path)).missing
     assert any("no such file" in str(err) for err in missing)
@@ -253,11 +245,8 @@ def test_naive_texts_are_made_of_human_texts_that_are_not_compared(tmp_path):
     assert [(r.generation.example_id, r.prompt) for r in model] == [(r.generation.example_id, r.prompt) for r in human]
     assert all(any(text.startswith(row.generation.text) for text in spare) for row in model)
     assert "learned from 8 human texts" in Made(texts.model_rows, texts.executor).entry.meta["notes"][0]
-    keys = {
-        key_of(build(tmp_path, f"generations=naive:{kind}", f"seed={seed}"))
-        for kind in ("unigram", "unigram:3")
-        for seed in (0, 1)
-    }
+    words = [(f"generations=naive:{kind}", f"seed={seed}") for kind in ("unigram", "unigram:3") for seed in (0, 1)]
+    keys = {key_of(build(tmp_path, *both)) for both in words}
     assert len(keys) == 4
     assert import_texts.NAIVE_VERSION == 1  # raise it, and this number, when the texts of a seed change
     assert key_of(build(tmp_path, "generations=naive:unigram:64")) in keys
@@ -266,12 +255,10 @@ def test_naive_texts_are_made_of_human_texts_that_are_not_compared(tmp_path):
 def test_perturbed_rows_are_human_texts_that_are_not_compared_with_tokens_of_their_own(tmp_path):
     texts = build(tmp_path, "generations=perturbation:none")
     spare = list(RowFile(texts.executor.locate(texts.dataset.spare_rows)))
-    assert [(r.prompt, r.generation.text, r.generation.token_ids) for r in RowFile(texts.path)] == [
-        (r.prompt, r.generation.text, r.generation.token_ids) for r in spare
-    ]
-    assert (
-        "human texts that are not compared, perturbed" in Made(texts.model_rows, texts.executor).entry.meta["notes"][0]
-    )
+    kept = [(r.prompt, r.generation.text, r.generation.token_ids) for r in spare]
+    assert [(r.prompt, r.generation.text, r.generation.token_ids) for r in RowFile(texts.path)] == kept
+    (note, *_) = Made(texts.model_rows, texts.executor).entry.meta["notes"]
+    assert "human texts that are not compared, perturbed" in note
     rows = list(RowFile(build(tmp_path, "generations=perturbation:truncation:50").path))
     assert [row.prompt for row in rows] == [row.prompt for row in spare]
     for before, after in zip(spare, rows, strict=True):
@@ -284,18 +271,15 @@ def test_perturbed_rows_are_human_texts_that_are_not_compared_with_tokens_of_the
     assert import_texts.PERTURBATION_VERSION == 1  # raise it, and this number, when the texts of a seed change
 
 
-@pytest.mark.parametrize(
-    ("name", "count", "message"),
-    [
-        ("naive:unigram", 16, "has none left; set num_examples=8 or fewer"),
-        ("perturbation:negation:5", 14, "num_examples=8"),
-    ],
+@cases(
+    "name, count, message",
+    ("naive:unigram", 16, "has none left; set num_examples=8 or fewer"),
+    ("perturbation:negation:5", 14, "num_examples=8"),
 )
 def test_a_plan_makes_nothing_and_a_task_without_spare_texts_is_refused(tmp_path, name, count, message):
     texts = build(tmp_path, f"generations={name}", plan_only=True)
     assert Made(texts.model_rows, texts.executor).entry is None
-    with pytest.raises(SpecError, match=message):
-        build(tmp_path, f"generations={name}", f"num_examples={count}")
+    check_error(SpecError, message, build, tmp_path, f"generations={name}", f"num_examples={count}")
 
 
 def test_a_corpus_is_read_and_a_missing_one_is_named(tmp_path):
@@ -329,10 +313,8 @@ def get_row(record: RunRecord, system: str) -> Any:
 def compare(folder: Path, *words: str) -> RunRecord:
     made = settings(folder, "metric=[frechet,zipf]", *words)
     outcome = run(made, open_session(folder))
-    planned = {
-        (s.step.stage, s.step.what) for s in plan(made, open_session(folder)).plan
-    }  # the number of texts is known now
-    assert planned == {(s.step.stage, s.step.what) for s in outcome.plan}
+    planned = plan(made, open_session(folder)).plan  # the number of texts is known now
+    assert {(s.step.stage, s.step.what) for s in planned} == {(s.step.stage, s.step.what) for s in outcome.plan}
     return read_record(outcome.folder)
 
 
@@ -364,16 +346,9 @@ def test_several_samples_need_as_many_more_human_texts(tmp_path):
     assert get_row(record, "ceiling").status == "ok"
     assert [parse_signature(get_row(record, s).signature)["n"] for s in ("ceiling", "model")] == ["5/10"] * 2
     record = compare(tmp_path, "num_examples=6", "samples=2", "decoder=nucleus")
-    assert (
-        get_row(record, "ceiling")
-        .notes[0]
-        .endswith("needs 12 further human texts, as many as a system has; 10 were left")
-    )
+    needs = "needs {} further human texts, as many as a system has; {} were left"
+    assert get_row(record, "ceiling").notes[0].endswith(needs.format(12, 10))
     path = tmp_path / "theirs.jsonl"
     write_jsonl(path, [{"id": i, "sample": s, "text": f" raise {s} of {i}"} for i in range(8) for s in range(2)])
     record = measured(tmp_path, "metric=[frechet]", f"generations={path}")
-    assert (
-        get_row(record, "ceiling")
-        .notes[0]
-        .endswith("needs 16 further human texts, as many as a system has; 8 were left")
-    )
+    assert get_row(record, "ceiling").notes[0].endswith(needs.format(16, 8))

@@ -18,6 +18,7 @@ from openended.harness.storage import provenance
 from openended.harness.storage.record import RECORD, RunRecord, read_record, save_record
 from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy
 from openended.metrics.distinct_n import DistinctN
+from tests.helpers import cases, check_error
 
 ROW = MetricResult(
     system="model", metric="m", signature="m|v:1", primary="m", values={"m": 0.5, "other": math.nan}, sd={"m": 0.1},
@@ -74,48 +75,41 @@ def test_a_result_holds_what_its_metric_says(metric: Any, key: str, best: str) -
     assert decode(MetricResult, to_json(made), "here") == made
 
 
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
-        ([], "not a run record: expected an object with names and values, got \\[\\]"),
-        (told(schema=1), "expected record schema 4, got 1; run it again"),
-        (told(created="gone"), "missing option 'created'"),
-        (told(resluts=[]), "no option 'resluts'; did you mean 'results'"),
-        (told(axes=[]), "axes: expected {name: value}"),
-        (told(inputs={"task": 3}), "inputs.task: expected text, got 3"),
-        (told(inputs={"generate:x": "../../home/.ssh"}), r"inputs\.generate:x: expected a store entry `stage/ab/key`"),
-        (told(inputs={"generate:x": "/etc/a/b"}), "expected a store entry"),
-        (told(**row(artifact="measure/../../x")), "artifact: expected a store entry"),
-        (told(notes="x"), "notes: expected a list"),
-        (told(results={}), "results: expected a list"),
-        (told(created=None), "created: expected text, got None"),
-        (told(created="99999-13-45"), "created: expected a time as 2027-01-31T12:00:00.00:00, got '99999-13-45'"),
-        (told(**row(directions={"m": "nearest x"})), r"results\[0\]: direction of m: expected `nearest` and a number"),
-        (told(**row(values={"m": "x"})), r"results\[0\]: values.m: expected a number, got 'x'"),
-        (told(**row(n_human=True)), r"results\[0\]: n_human: expected a whole number, got True"),
-        (told(**row(bounds={"m": [0]})), r"results\[0\]: bounds.m: expected 2 values, got 1"),
-        (told(**row(metric="gone")), r"results\[0\]: missing option 'metric'"),
-        (told(results=[3]), r"results\[0\]: expected .*, got 3"),
-        *((text, "record.json") for text in ("{", "[]", "\x00", "null", "[" * 900, '{"a":' * 300 + "1" + "}" * 300)),
-    ],
+@cases(
+    "record, message",
+    ([], "not a run record: expected an object with names and values, got \\[\\]"),
+    (told(schema=1), "expected record schema 4, got 1; run it again"),
+    (told(created="gone"), "missing option 'created'"),
+    (told(resluts=[]), "no option 'resluts'; did you mean 'results'"),
+    (told(axes=[]), "axes: expected {name: value}"),
+    (told(inputs={"task": 3}), "inputs.task: expected text, got 3"),
+    (told(inputs={"generate:x": "../../home/.ssh"}), r"inputs\.generate:x: expected a store entry `stage/ab/key`"),
+    (told(inputs={"generate:x": "/etc/a/b"}), "expected a store entry"),
+    (told(**row(artifact="measure/../../x")), "artifact: expected a store entry"),
+    (told(notes="x"), "notes: expected a list"),
+    (told(results={}), "results: expected a list"),
+    (told(created=None), "created: expected text, got None"),
+    (told(created="99999-13-45"), "created: expected a time as 2027-01-31T12:00:00.00:00, got '99999-13-45'"),
+    (told(**row(directions={"m": "nearest x"})), r"results\[0\]: direction of m: expected `nearest` and a number"),
+    (told(**row(values={"m": "x"})), r"results\[0\]: values.m: expected a number, got 'x'"),
+    (told(**row(n_human=True)), r"results\[0\]: n_human: expected a whole number, got True"),
+    (told(**row(bounds={"m": [0]})), r"results\[0\]: bounds.m: expected 2 values, got 1"),
+    (told(**row(metric="gone")), r"results\[0\]: missing option 'metric'"),
+    (told(results=[3]), r"results\[0\]: expected .*, got 3"),
+    *((text, "record.json") for text in ("{", "[]", "\x00", "null", "[" * 900, '{"a":' * 300 + "1" + "}" * 300)),
 )
 def test_a_damaged_record_is_told_in_one_line(tmp_path: Path, record: Any, message: str) -> None:
     (tmp_path / RECORD).write_text(record if isinstance(record, str) else json.dumps(record))
-    with pytest.raises(DataError, match=message) as caught:
-        read_record(tmp_path)
-    assert str(tmp_path / RECORD) in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert str(tmp_path / RECORD) in check_error(DataError, message, read_record, tmp_path)
 
 
 def test_a_record_without_its_digest_or_with_another_value_is_told(tmp_path: Path) -> None:
     write_json(tmp_path / RECORD, to_json(RECORDED))
-    with pytest.raises(DataError, match="its digest does not match"):
-        read_record(tmp_path)
+    check_error(DataError, "its digest does not match", read_record, tmp_path)
     save_record(tmp_path, RECORDED)
     text = (tmp_path / RECORD).read_text()
     (tmp_path / RECORD).write_text(text.replace("0.5", "0.6"))
-    with pytest.raises(DataError, match=r"record\.json: damaged: its digest does not match"):
-        read_record(tmp_path)
+    check_error(DataError, r"record\.json: damaged: its digest does not match", read_record, tmp_path)
 
 
 def test_no_flip_of_a_bit_is_believed(tmp_path: Path) -> None:
@@ -150,13 +144,11 @@ def test_versions_are_those_that_are_installed():
     assert all(found.values())
 
 
-def test_the_commit_is_the_harnesss_own(tmp_path, monkeypatch):
+def test_the_commit_is_the_harnesss_own_and_outside_a_checkout_there_is_none(tmp_path, monkeypatch):
     before = provenance.read_git_state()
+    with monkeypatch.context() as patch:
+        patch.setattr(provenance, "__file__", str(tmp_path / "provenance.py"))
+        assert provenance.read_git_state() == {"commit": None, "dirty": None}
     monkeypatch.chdir(tmp_path)
     subprocess.run(["git", "init", "-q", "."], check=True, timeout=240)
     assert provenance.read_git_state() == before
-
-
-def test_outside_a_checkout_there_is_no_commit(tmp_path, monkeypatch):
-    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "provenance.py"))
-    assert provenance.read_git_state() == {"commit": None, "dirty": None}

@@ -58,9 +58,8 @@ def test_columns_are_read_row_by_row_and_have_one_digest_however_many_are_read_a
 
 def test_a_row_is_cut_where_it_stopped_at_the_length(tmp_path):
     ends = ("eos", "length", "eos", "length")
-    write_rows(
-        tmp_path / "a", [replace(row(i), generation=replace(row(i).generation, stop=e)) for i, e in enumerate(ends)]
-    )
+    stopped = [replace(row(i), generation=replace(row(i).generation, stop=e)) for i, e in enumerate(ends)]
+    write_rows(tmp_path / "a", stopped)
     assert RowFile(tmp_path / "a").stops.tolist() == [False, True, False, True]
 
 

@@ -34,6 +34,7 @@ from openended.harness.storage import (
     read_entry,
     write_examples,
 )
+from tests.helpers import cases, change_json, check_error, write_file
 
 
 def recipe(**change) -> Recipe:
@@ -51,12 +52,8 @@ def write(text: str):
 
 def test_the_key_depends_on_everything_in_the_recipe_but_the_order_of_options():
     spec, inputs = [{"a": 2, "b": None}, {"a": 1, "b": 0}], [{"x": "01"}]
-    changed = [
-        recipe(stage="t"),
-        recipe(version=2),
-        *(recipe(spec=s) for s in spec),
-        *(recipe(inputs=i) for i in inputs),
-    ]
+    changed = [recipe(stage="t"), recipe(version=2), *(recipe(spec=s) for s in spec)]
+    changed += [recipe(inputs=i) for i in inputs]
     assert len({recipe().key, *(r.key for r in changed)}) == 6
     assert recipe(spec={"b": None, "a": 1}).key == recipe().key
     # Another key for the same recipe makes every existing store worthless: raise KEY_SCHEME, and change this.
@@ -74,24 +71,12 @@ def test_an_entry_is_computed_once_and_equal_bytes_have_equal_content(tmp_path):
     assert other.content_digest == first.content_digest
 
 
-def edit_manifest(change):
-    def harm(folder: Path):
-        manifest = json.loads((folder / MANIFEST).read_text())
-        (folder / MANIFEST).write_text(json.dumps(manifest | change))
-
-    return harm
-
-
-def write_manifest_bytes(text: str):
-    return lambda folder: (folder / MANIFEST).write_bytes(text.encode("latin1"))
-
-
 HARMS = {
     "bytes": lambda folder: (folder / "data.txt").write_text("wrong"),
     "no manifest": lambda folder: (folder / MANIFEST).unlink(),
-    **{f"manifest {text!r:.9}": write_manifest_bytes(text)
+    **{f"manifest {text!r:.9}": lambda folder, text=text: (folder / MANIFEST).write_bytes(text.encode("latin1"))
        for text in ("{", "[]", "null", "3", '"x"', "[" * 100000, "9" * 5000, '{"digest": null}', "\xff")},
-    **{f"manifest with another {next(iter(change))}": edit_manifest(change)
+    **{f"manifest with another {next(iter(change))}": lambda folder, change=change: change_json(folder / MANIFEST, **change)
        for change in ({"meta": {"n": 2}}, {"key": "0" * 64}, {"files": {}}, {"recipe": {"stage": "s"}}, {"seconds": 9}, {"more": 1})},
 }  # fmt: skip
 
@@ -115,8 +100,7 @@ def test_failed_build_leaves_nothing(tmp_path):
         (folder / "half.txt").write_text("half")
         raise ValueError("no")
 
-    with pytest.raises(ValueError, match="no"):
-        Store(tmp_path).make(recipe(), fail)
+    check_error(ValueError, "no", Store(tmp_path).make, recipe(), fail)
     assert list(Store(tmp_path).get_entry_path(recipe()).parent.iterdir()) == []
 
 
@@ -138,8 +122,7 @@ def test_an_entry_of_another_stage_is_not_believed(tmp_path):
     place = tmp_path / "t" / one.key[:2] / one.key
     place.parent.mkdir(parents=True)
     one.path.rename(place)
-    with pytest.raises(DataError, match="in the wrong folder"):
-        read_entry(place)
+    check_error(DataError, "in the wrong folder", read_entry, place)
 
 
 def _die(root: str, ready) -> None:
@@ -182,9 +165,7 @@ def test_temporary_files_of_the_dead_go_when_their_folder_is_written_again(tmp_p
     assert {p.name for p in tmp_path.iterdir()} == {"a.png", mine.name, other.name}
 
 
-@pytest.mark.parametrize(
-    ("umask", "folder", "file"), [(0o002, 0o775, 0o664), (0o022, 0o755, 0o644), (0o077, 0o700, 0o600)]
-)
+@cases("umask, folder, file", (0o002, 0o775, 0o664), (0o022, 0o755, 0o644), (0o077, 0o700, 0o600))
 def test_entries_and_locks_follow_the_umask(umask, folder, file, tmp_path):
     before = os.umask(umask)
     try:
@@ -267,12 +248,9 @@ def test_two_processes_race_for_one_entry(tmp_path, locking):
 
 
 def test_unwritable_folder_is_a_clear_error(tmp_path):
-    blocker = tmp_path / "file"
-    blocker.write_text("")
-    with pytest.raises(StoreError, match="is not a folder"):
-        check_writable(blocker / "outputs")
-    with pytest.raises(StoreError, match="cannot write"):
-        Store(blocker / "outputs").make(recipe(), write("x"))
+    blocker = write_file(tmp_path / "file", "")
+    check_error(StoreError, "is not a folder", check_writable, blocker / "outputs")
+    check_error(StoreError, "cannot write", Store(blocker / "outputs").make, recipe(), write("x"))
 
 
 def build_examples(folder):
@@ -352,9 +330,8 @@ def test_gc_says_first_and_takes_only_what_is_old_or_dead(tmp_path):
         age(place, 8)
     gone = collect_garbage(tmp_path, delete=True)
     left = {what for what, path in places.items() if path.exists()}
-    assert left == {"whole", "flipped", "bare", "mine", "shared"}, (
-        "what is damaged is moved aside by who makes it again"
-    )
+    # what is damaged is moved aside by who makes it again
+    assert left == {"whole", "flipped", "bare", "mine", "shared"}
     assert len(gone.names) == 5
     assert (tmp_path / "notes.txt").exists()
 
@@ -370,8 +347,7 @@ def test_gc_with_runs_takes_the_entries_that_no_record_names(tmp_path):
     collect_garbage(store, runs=runs, delete=True)
     assert check_store(store).sound == (kept.name,)
     (runs / "a" / "record.json").write_text("{")
-    with pytest.raises(DataError, match="nothing was deleted"):
-        collect_garbage(store, runs=runs, days=0, delete=True)
+    check_error(DataError, "nothing was deleted", collect_garbage, store, runs=runs, days=0, delete=True)
     assert kept.path.exists()
 
 
@@ -392,8 +368,7 @@ def test_a_shared_store_gives_each_machine_what_the_other_computed(protocol, tmp
     assert [entry.stage for entry in shared] == ["examples"], "a larger run there finds the rows"
     assert (RemoteStore(url).pull(three.root), RemoteStore(url).pull(three.root)) == (2, 0)
     assert not list(three.root.rglob("*.tmp-*"))
-    with pytest.raises(DataError, match="no store entry is there"):
-        RemoteStore(f"{url}/[mistyped]").pull(two.root)
+    check_error(DataError, "no store entry is there", RemoteStore(f"{url}/[mistyped]").pull, two.root)
 
 
 def test_two_machines_may_copy_one_entry_whose_bytes_differ_at_the_same_time(tmp_path, monkeypatch):
@@ -409,8 +384,7 @@ def test_two_machines_may_copy_one_entry_whose_bytes_differ_at_the_same_time(tmp
         return move(method, *words, **options)
 
     monkeypatch.setattr(second, "_call", die_before_the_manifest)
-    with pytest.raises(StoreError, match="killed"):
-        second.push(tmp_path / "two")
+    check_error(StoreError, "killed", second.push, tmp_path / "two")
     assert len([path for path in shared.rglob("*") if path.name.endswith("values.npy")]) == 2
     assert RemoteStore(str(shared)).pull(tmp_path / "three") == 1
     monkeypatch.undo()

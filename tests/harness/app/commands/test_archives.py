@@ -14,7 +14,7 @@ from openended.harness.report.cli import main as report
 from openended.harness.storage import save_record
 from tests.harness.report.page.made import make_report
 from tests.harness.storage.test_record import RECORDED
-from tests.helpers import openended
+from tests.helpers import cases, openended
 
 import_ = importlib.import_module("openended.harness.app.commands.import_")
 
@@ -105,13 +105,11 @@ def outputs(tmp_path_factory):
     return folder, next(make_report(folder, count=3, samples=1).iterdir()).name
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        ["--format", "eee", "--organization", "Some Lab"],
-        ["--format", "hub", "--dataset", "a/b"],
-        ["--format", "parquet"],
-    ],
+    ["--format", "eee", "--organization", "Some Lab"],
+    ["--format", "hub", "--dataset", "a/b"],
+    ["--format", "parquet"],
 )
 def test_a_format_is_written_to_a_folder_of_its_own(words, outputs, capsys):
     folder, name = outputs
@@ -149,13 +147,11 @@ def test_an_archive_that_unpacks_to_hundreds_of_times_its_size_is_refused(tmp_pa
     assert not (tmp_path / "outputs").exists()
 
 
-@pytest.mark.parametrize(
+@cases(
     "name",
-    [
-        "../runs/a/b", "/etc/passwd", "runs/../../a", "elsewhere/a", "runs", "runs/.locks/a", "runs/a/.hidden",
-        f"{ENTRY}.partial/part-0.arrow", "store/measure/ab/short/x", f"store/measure/cd/{KEY}/x", f"{ENTRY}/deeper/x",
-        f"store/.locks/{KEY}/a/b", "grids/a/b/record.json", "runs//a/record.json", "runs/a/grid.json", "runs/a\\b", "runs/a\nb/c", "reports/\x1b[31m/x",
-    ],
+    "../runs/a/b", "/etc/passwd", "runs/../../a", "elsewhere/a", "runs", "runs/.locks/a", "runs/a/.hidden",
+    f"{ENTRY}.partial/part-0.arrow", "store/measure/ab/short/x", f"store/measure/cd/{KEY}/x", f"{ENTRY}/deeper/x",
+    f"store/.locks/{KEY}/a/b", "grids/a/b/record.json", "runs//a/record.json", "runs/a/grid.json", "runs/a\\b", "runs/a\nb/c", "reports/\x1b[31m/x",
 )  # fmt: skip
 def test_a_name_that_no_export_writes_unpacks_nothing(name, tmp_path, refuse):
     path = pack(tmp_path / "bad.zip", {"reports/a/table.csv": "x", name: "x"})

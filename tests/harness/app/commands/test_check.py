@@ -9,7 +9,7 @@ import yaml
 
 from openended.harness.app.commands.check import _parse_margins
 from tests.harness.report.synthetic import result, seal_record, write_run
-from tests.helpers import ROOT, openended
+from tests.helpers import ROOT, cases, openended
 
 
 def write_system(folder, name, value, half=None, *, key="mauve", direction="higher", human=None, seeds=1):
@@ -17,9 +17,8 @@ def write_system(folder, name, value, half=None, *, key="mauve", direction="high
     ends = {"level": 0.95, "method": "subsample", "replicates": 100}
 
     def make_row(system, mean):
-        interval = (
-            {} if half is None else {key: {"low": mean - half, "high": mean + half, "std_error": half / 2, **ends}}
-        )
+        around = {} if half is None else {"low": mean - half, "high": mean + half, "std_error": half / 2}
+        interval = {key: around | ends} if around else {}
         return result(system, key, {key: mean}, direction=direction, intervals=interval)
 
     rows = [make_row("model", value), *([make_row("human", human)] if human is not None else [])]
@@ -68,18 +67,16 @@ def test_values_on_both_sides_of_the_human_one_differ_for_sure_but_not_in_their_
     assert check(tmp_path, "new", "main", "--margin", "0")[0] == 3
 
 
-def test_a_few_seeds_without_their_store_decide_nothing(tmp_path):
-    write_system(tmp_path, "main", 0.8, 0.03, seeds=3)
-    write_system(tmp_path, "new", 0.7, 0.03, seeds=3)
-    code, text = check(tmp_path, "main", "new")
-    assert (code, "several seeds without their store have no interval" in text) == (3, True), text
-
-
-def test_a_metric_that_a_candidate_lacks_is_not_passed_over(tmp_path):
-    write_system(tmp_path, "main", 0.8, 0.03)
-    write_system(tmp_path, "new", 0.7, 0.03, key="kid")
-    code, text = check(tmp_path, "main", "new")
-    assert (code, "has no " in text) == (2, True), text
+@cases(
+    "main, new, code, reason",
+    ({"seeds": 3}, {"seeds": 3}, 3, "several seeds without their store have no interval"),
+    ({}, {"key": "kid"}, 2, "has no "),
+)
+def test_what_decides_nothing_is_not_passed_over(tmp_path, main, new, code, reason):
+    write_system(tmp_path, "main", 0.8, 0.03, **main)
+    write_system(tmp_path, "new", 0.7, 0.03, **new)
+    got, text = check(tmp_path, "main", "new")
+    assert (got, reason in text) == (code, True), text
 
 
 def test_several_candidates_are_corrected_together(tmp_path):
@@ -114,13 +111,11 @@ def test_a_baseline_may_be_a_record_or_an_exported_file_and_files_are_written(tm
     assert len(texts) == 1
 
 
-@pytest.mark.parametrize(
-    ("choice", "code", "tag", "counts"),
-    [
-        (None, 3, "error", ("0", "1", "0")),
-        ("pass", 0, "skipped", ("0", "0", "1")),
-        ("fail", 1, "failure", ("1", "0", "0")),
-    ],
+@cases(
+    "choice, code, tag, counts",
+    (None, 3, "error", ("0", "1", "0")),
+    ("pass", 0, "skipped", ("0", "0", "1")),
+    ("fail", 1, "failure", ("1", "0", "0")),
 )
 def test_what_is_undecided_passes_or_fails_on_request(tmp_path, choice, code, tag, counts):
     write_system(tmp_path, "main", 0.8, 0.01)
@@ -149,9 +144,8 @@ def test_the_history_of_nights_is_a_table_and_a_figure(tmp_path):
             earlier = [result("model", "mauve", {"mauve": value}, direction="higher")] if value else rows
             created = f"2026-01-0{night + 1}T0{hour}:00:00+00:00"
             name = f"nightly-{night}-{hour}"
-            write_run(
-                tmp_path / "outputs", "greedy", None, results=earlier, created=created, axes=axes, experiment=name
-            )
+            made = {"results": earlier, "created": created, "axes": axes, "experiment": name}
+            write_run(tmp_path / "outputs", "greedy", None, **made)
     names = sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "outputs/runs").iterdir())
     done = openended("report", *names, "--rows", "created", cwd=tmp_path, draw=True, verbose=False, code=0)
     table = next(tmp_path.glob("outputs/reports/**/tables/*.md")).read_text()

@@ -11,12 +11,11 @@ from pyarrow import csv, parquet
 
 from openended.harness.app.commands.compare import main, name_files
 from openended.harness.imported import read_system_scores
-from tests.helpers import ROOT, write_jsonl
+from tests.helpers import ROOT, cases, write_jsonl
 
 LOGS = ROOT / "tests/fixtures/logs"  # written by Inspect 0.3.285 (mockllm) and lm_eval 0.4.13, 8 samples each
-TABLE = "id,epoch,acc,words,answer\n" + "".join(
-    f"q{i},{e},{int((i + e) % 3 > 0)},{i % 5 + e},a\n" for i in range(40) for e in (1, 2)
-)
+LINES = [f"q{i},{e},{int((i + e) % 3 > 0)},{i % 5 + e},a\n" for i in range(40) for e in (1, 2)]
+TABLE = "id,epoch,acc,words,answer\n" + "".join(LINES)
 
 
 @pytest.fixture(autouse=True)
@@ -54,9 +53,8 @@ def test_one_log_reads_alike_as_archive_summaries_and_json():
 def test_our_reader_gives_what_that_of_inspect_gives():
     log = pytest.importorskip("inspect_ai.log").read_eval_log(str(LOGS / "a.eval"))
     grades = [float({"C": 1, "I": 0}[s.scores["includes"].value]) for s in log.samples]
-    assert read_system_scores("a", [LOGS / "a.eval"]).values["includes"] == {
-        s.id: sum(g for g, t in zip(grades, log.samples, strict=True) if t.id == s.id) / 2 for s in log.samples
-    }
+    sums = {s.id: sum(g for g, t in zip(grades, log.samples, strict=True) if t.id == s.id) for s in log.samples}
+    assert read_system_scores("a", [LOGS / "a.eval"]).values["includes"] == {key: of / 2 for key, of in sums.items()}
 
 
 def test_samples_of_lm_eval_are_compared_with_their_filters_and_directions(capsys, tmp_path):
@@ -66,9 +64,7 @@ def test_samples_of_lm_eval_are_compared_with_their_filters_and_directions(capsy
     printed = compare(capsys, tmp_path / "mb", LOGS / "ma", "--difference", "0.1")
     assert re.search(r"exact_match/strict ↑ .*exact_match/loose ↑ .*acc ↑ .*acc_norm ↓", printed)
     assert "No numbers in ma: bleu/strict, bleu/loose." in printed
-    assert re.search(
-        r"acc: mb − ma .* McNemar, mid-p .* more samples for 0\.1|acc: mb − ma .* McNemar, mid-p ", printed
-    )
+    assert re.search(r"acc: mb − ma .* McNemar, mid-p ", printed)
     one = next((LOGS / "ma").glob("samples_parity*"))
     assert "acc: " in compare(capsys, one, next((LOGS / "mb").glob("samples_parity*")), "--cluster", "doc.passage")
 
@@ -79,9 +75,8 @@ def test_tables_are_written_and_the_best_is_bold(capsys, tmp_path):
     write_jsonl(tmp_path / "b.jsonl", rows)
     parquet.write_table(csv.read_csv(tmp_path / "a.csv"), tmp_path / "c.parquet")
     out = tmp_path / "out"
-    printed = compare(
-        capsys, tmp_path / "a.csv", tmp_path / "b.jsonl", tmp_path / "c.parquet", "--lower", "words", "--out", out
-    )
+    files = (tmp_path / "a.csv", tmp_path / "b.jsonl", tmp_path / "c.parquet")
+    printed = compare(capsys, *files, "--lower", "words", "--out", out)
     assert "No numbers in a: answer." in printed
     table = (out / "tables/scores.md").read_text()
     assert "| b | **1.000** [0.912, 1.000] | 9.00 |" in table
@@ -158,18 +153,16 @@ def test_damaged_files_are_one_clear_line(capsys, tmp_path, name, write, message
     assert re.search(re.escape(message).replace("…", ".*"), refused), refused
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["a.csv"], "expected scores of two systems or more, got 1"),
-        (["a.csv", "a.csv"], "a.csv is listed twice"),
-        (["a.csv", "b="], "expected FILE or NAME=FILE, got 'b='"),
-        (["a.csv", "b=nothing.csv"], "nothing.csv"),
-        (["a.csv", "b=c.csv", "--metrics", "words,ac"], "--metrics: a.csv has no scores 'ac'; did you mean 'acc'"),
-        (["a.csv", "b=c.csv", "--id", "ident"], "a.csv:2: no id of the sample in ident"),
-        (["a.csv", "b=c.csv", "--cluster", "topic"], "a.csv:2: no topic"),
-        (["a.csv", "b=c.csv", "--difference", "-1"], "--difference: expected a number above 0, got -1"),
-    ],
+@cases(
+    "words, message",
+    (["a.csv"], "expected scores of two systems or more, got 1"),
+    (["a.csv", "a.csv"], "a.csv is listed twice"),
+    (["a.csv", "b="], "expected FILE or NAME=FILE, got 'b='"),
+    (["a.csv", "b=nothing.csv"], "nothing.csv"),
+    (["a.csv", "b=c.csv", "--metrics", "words,ac"], "--metrics: a.csv has no scores 'ac'; did you mean 'acc'"),
+    (["a.csv", "b=c.csv", "--id", "ident"], "a.csv:2: no id of the sample in ident"),
+    (["a.csv", "b=c.csv", "--cluster", "topic"], "a.csv:2: no topic"),
+    (["a.csv", "b=c.csv", "--difference", "-1"], "--difference: expected a number above 0, got -1"),
 )
 def test_wrong_words_say_what_to_type(capsys, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
@@ -227,15 +220,13 @@ def test_clusters_of_rated_samples_are_corrected_whole(judged, capsys, tmp_path)
     assert clustered != compare(capsys, *words)
 
 
-@pytest.mark.parametrize(
-    ("people", "words", "message"),
-    [
-        ("id,rating\n1,2\n", [], "people.csv: 1 samples of score rated; expected 20 or more"),
-        ("id,rating\nx,2\n", [], "people.csv: 1 samples have no score in judge.jsonl: x"),
-        ("id,a,b\n1,2,3\n", [], "people.csv: has a, b, and judge.jsonl has score, topic; expected a column"),
-        ("id,rating\n1,2\n", ["--people", "b=people.csv"], "--people b=people.csv: expected SYSTEM=FILE, of judge"),
-        ("id,rating\n1,2\n", ["b=judge.jsonl"], "--people people.csv: expected SYSTEM=FILE, of judge, b"),
-    ],
+@cases(
+    "people, words, message",
+    ("id,rating\n1,2\n", [], "people.csv: 1 samples of score rated; expected 20 or more"),
+    ("id,rating\nx,2\n", [], "people.csv: 1 samples have no score in judge.jsonl: x"),
+    ("id,a,b\n1,2,3\n", [], "people.csv: has a, b, and judge.jsonl has score, topic; expected a column"),
+    ("id,rating\n1,2\n", ["--people", "b=people.csv"], "--people b=people.csv: expected SYSTEM=FILE, of judge"),
+    ("id,rating\n1,2\n", ["b=judge.jsonl"], "--people people.csv: expected SYSTEM=FILE, of judge, b"),
 )
 def test_people_that_cannot_correct_a_judge_are_one_line(judged, capsys, tmp_path, people, words, message):
     (tmp_path / "people.csv").write_text(people)

@@ -37,9 +37,8 @@ def test_the_runs_of_a_name_are_one_line_each(here, capsys):
 
 def test_a_finished_grid(here, capsys):
     assert status.main(["p-sweep"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        f"p-sweep  outputs/grids/p-sweep/{next((here / 'outputs/grids/p-sweep').iterdir()).name}: 4 of 4 done"
-    ]
+    (grid,) = (here / "outputs/grids/p-sweep").iterdir()
+    assert capsys.readouterr().out.splitlines() == [f"p-sweep  outputs/grids/p-sweep/{grid.name}: 4 of 4 done"]
     assert status.main(["p-sweeep"]) == 2
     assert "did you mean 'p-sweep'?" in capsys.readouterr().err
 

@@ -8,7 +8,7 @@ import pytest
 
 from openended.harness.app.commands.score import join_metrics, parse_systems
 from tests.harness.app.test_api import GREEDY, HUMAN, NUCLEUS
-from tests.helpers import openended, write_jsonl
+from tests.helpers import cases, openended, read_records, write_jsonl
 
 
 @pytest.fixture
@@ -38,8 +38,7 @@ def test_three_systems_in_one_table_and_the_fields_are_said(folder):
 
 def test_without_a_judge_there_is_no_cut_and_only_what_needs_none(folder):
     openended("score", "greedy.jsonl", "--human", "human.jsonl", "--name", "mine", "-q", cwd=folder, code=0)
-    (record,) = (folder / "outputs/runs/mine").glob("*/record.json")
-    found = json.loads(record.read_text())
+    (found,) = read_records(folder / "outputs/runs/mine")
     assert {row["metric"] for row in found["results"]} == {
         "compression_ratio", "distinct_n", "entropy", "length", "repetition", "self_bleu", "zipf",
     }  # fmt: skip
@@ -50,7 +49,7 @@ def test_without_a_judge_there_is_no_cut_and_only_what_needs_none(folder):
 def test_options_of_metrics_and_naive_systems(folder):
     words = ("greedy.jsonl", "naive:shuffled", "--human", "human.jsonl", "--num-examples", "10", "--name", "mine", "-q")
     openended("score", *words, "--metrics", "zipf", "metric.zipf.max_rank=7", cwd=folder, code=0)
-    records = [json.loads(path.read_text()) for path in (folder / "outputs/runs/mine").glob("*/record.json")]
+    records = read_records(folder / "outputs/runs/mine")
     assert {record["axes"]["model"] for record in records} == {"greedy", "naive:shuffled"}
     signatures = [row["signature"] for record in records for row in record["results"]]
     assert all("max_rank:7" in signature for signature in signatures), signatures
@@ -95,20 +94,17 @@ def test_a_warning_that_the_report_prints_is_printed_once_and_counts_mixed_texts
     pytest.importorskip("icu")
     words = ("m.jsonl", "--human", "h.jsonl", "--metrics", "length", "metric.length.unit=icu", "--name", "icu", "-q")
     openended("score", *words, cwd=tmp_path, code=0)
-    (record,) = (tmp_path / "outputs/runs/icu").glob("*/record.json")
-    assert "|unit:icu|scope:continuation|tokens:icu " in next(
-        row["signature"] for row in json.loads(record.read_text())["results"] if row["system"] == "model"
-    )
+    (record,) = read_records(tmp_path / "outputs/runs/icu")
+    signature = next(row["signature"] for row in record["results"] if row["system"] == "model")
+    assert "|unit:icu|scope:continuation|tokens:icu " in signature
 
 
-@pytest.mark.parametrize(
-    ("typed", "read"),
-    [
-        ("a.jsonl --metrics mauve self_bleu --human b", "a.jsonl --metrics mauve,self_bleu --human b"),
-        ("--metrics mauve, zipf a.jsonl", "--metrics mauve,,zipf a.jsonl"),  # an empty name is skipped
-        ("--metrics=mauve zipf one=a.jsonl", "--metrics=mauve,zipf one=a.jsonl"),
-        ("--metrics zipf data", "--metrics zipf data"),  # a folder that exists
-    ],
+@cases(
+    "typed, read",
+    ("a.jsonl --metrics mauve self_bleu --human b", "a.jsonl --metrics mauve,self_bleu --human b"),
+    ("--metrics mauve, zipf a.jsonl", "--metrics mauve,,zipf a.jsonl"),  # an empty name is skipped
+    ("--metrics=mauve zipf one=a.jsonl", "--metrics=mauve,zipf one=a.jsonl"),
+    ("--metrics zipf data", "--metrics zipf data"),  # a folder that exists
 )
 def test_metrics_may_be_separated_by_blanks(tmp_path, monkeypatch, typed, read):
     (tmp_path / "data").mkdir()

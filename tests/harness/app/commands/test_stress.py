@@ -24,9 +24,8 @@ def test_the_grid_has_every_perturbation_at_every_strength_and_options_of_the_us
     assert len(systems.split(",")) == 1 + len(list_perturbations()) * len(STRENGTHS)
     assert systems.startswith("generations=perturbation:none,perturbation:truncation:10,")
 
-    grid = make_grid(
-        ["perturbation=[negation,longer]", "strength=5", "metric=[mauve]", "name=mine", "embedder=docs-m,docs-mean"]
-    )
+    words = ["perturbation=[negation,longer]", "strength=5", "metric=[mauve]", "name=mine", "embedder=docs-m,docs-mean"]
+    grid = make_grid(words)
     assert "metric=[mauve]" in grid
     assert grid.count("name=mine") == sum(word.startswith("name=") for word in grid) == 1
     assert grid[-1] == "generations=perturbation:none,perturbation:negation:5,perturbation:longer:5"

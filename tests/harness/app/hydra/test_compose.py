@@ -11,7 +11,7 @@ from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import Composer, choose_name
 from openended.harness.app.hydra.grid import compose_series, list_jobs
 from openended.harness.core import SpecError
-from tests.helpers import ROOT, openended
+from tests.helpers import ROOT, cases, check_error, openended, write_file
 
 CONF = ROOT / "conf"
 
@@ -52,12 +52,10 @@ def test_every_option_becomes_a_spec(composer, group):
 
 
 # Experiments that read what only the user has.
+RATED = ("huse_table1", "huse_table2", "huse_fig3", "huse_fig4", "huse_fig5")
 GIVEN = {
     **{name: ["judgments=pairs.csv"] for name in ("mauve_table5", "mauve_table13", "mauve_table14")},
-    **{
-        name: ["judgments=ratings.csv"]
-        for name in ("huse_table1", "huse_table2", "huse_fig3", "huse_fig4", "huse_fig5")
-    },
+    **{name: ["judgments=ratings.csv"] for name in RATED},
     **{f"base/{name}": ["metric=[bradley_terry]", "judgments=pairs.csv"] for name in ("docs_judged", "webtext_judged")},
     **{name: ["task.reference=runs/reference"] for name in ("pr_table1", "pr_table1b")},
     **{name: ["task.path=biographies.jsonl"] for name in ("pr_tableb1", "pr_fig8", "pr_figa5")},
@@ -87,10 +85,8 @@ def test_experiments_using_docs_run_on_the_bundled_data_and_models(composer):
         job = composer.compose_job([f"experiment={name}_docs"])
         check_layout([job])
         settings = job.settings
-        rated = settings.judgments.file is not None and [metric.name for metric in settings.metrics] in (
-            ["huse"],
-            ["bradley_terry"],
-        )
+        names = [metric.name for metric in settings.metrics]
+        rated = settings.judgments.file is not None and names in (["huse"], ["bradley_terry"])
         assert settings.task.name in ("docs", "docs_topics", "unconditional") or rated, name
         assert settings.texts.num_examples <= 500
         for model in (settings.models.model, settings.models.scorer)[settings.texts.generations is not None :]:
@@ -107,17 +103,15 @@ def test_the_series_runs_every_table_and_figure(using, suffix):
     assert config.report.analysis == "findings"
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        ["experiment=mauve_fig8_p", "metric=[mauve]", "metric.mauve.num_buckets=7", "model=gpt2", "decoder.p=0.3"],
-        ["decoder=top_k", "decoder.k=3", "+model.label=x", "seed=4", "embedder=gpt2", "scoring=docs-m"],
-        ["experiment=mauve_table3_docs", "decoder=greedy", "~tracker"],
-        ["task=unconditional", "compat=mdlm", "metric=[mauve,gen_ppl]", "num_examples=7"],
-        ["experiment=mauve_table7_docs", "decoder=beam", "model=docs-m", "max_new_tokens=9"],
-        ["model={path: x}", "model.path=y", "judgment_players={a: human}", "name=${seed}-${model.path}"],
-        ["decoder=greedy", "decoder=nucleus", "seed=1", "seed=2"],
-    ],
+    ["experiment=mauve_fig8_p", "metric=[mauve]", "metric.mauve.num_buckets=7", "model=gpt2", "decoder.p=0.3"],
+    ["decoder=top_k", "decoder.k=3", "+model.label=x", "seed=4", "embedder=gpt2", "scoring=docs-m"],
+    ["experiment=mauve_table3_docs", "decoder=greedy", "~tracker"],
+    ["task=unconditional", "compat=mdlm", "metric=[mauve,gen_ppl]", "num_examples=7"],
+    ["experiment=mauve_table7_docs", "decoder=beam", "model=docs-m", "max_new_tokens=9"],
+    ["model={path: x}", "model.path=y", "judgment_players={a: human}", "name=${seed}-${model.path}"],
+    ["decoder=greedy", "decoder=nucleus", "seed=1", "seed=2"],
 )
 def test_a_job_has_the_configuration_that_hydra_composes(composer, words):
     assert_same_configuration(composer, words)
@@ -204,9 +198,8 @@ def test_a_search_option_needs_a_search(tmp_path):
         "second": experiment(tmp_path / "a", choice, defaults="first"),
         "third": experiment(tmp_path / "b", "# override /hydra/sweeper: optuna\nseed: 1\n"),
     }
-    assert (
-        Composer(parse_command_line([*words["second"], "-m", "trials=3"])).compose_command().hydra.sweeper.trials == 3
-    )
+    searched = Composer(parse_command_line([*words["second"], "-m", "trials=3"])).compose_command()
+    assert searched.hydra.sweeper.trials == 3
     with pytest.raises(SpecError, match="trials= is an option of a search: add -m hydra/sweeper=optuna"):
         Composer(parse_command_line([*words["third"], "-m", "trials=3"])).compose_command()
 
@@ -226,40 +219,14 @@ def experiment(folder: Path, node: str | dict, defaults: str = "") -> tuple[str,
     return ("--config-dir", str(path.parents[1]), "experiment=x")
 
 
-HOSTILE = {
-    "callback": {"hydra": {"callbacks": {"x": {"_target_": "pathlib.Path.touch", "self": "PROOF"}}}},
-    "launcher": {"hydra": {"launcher": {"_target_": "pandas.read_pickle"}}},
-    "study": {"hydra": {"sweeper": {"storage": "PROOF"}}},
-    "axis of a cluster": {"hydra": {"sweeper": {"params": {"runtime.ray_address": "evil:6379"}}}},
-    "axis of a node": {"hydra": {"sweeper": {"params": {"runtime": "{ray_address: evil}"}}}},
-    "axis of remote code": {"hydra": {"sweeper": {"grids": [{"model.trust_remote_code": "true"}]}}},
-    "axis of a launcher": {"hydra": {"sweeper": {"params": {"+hydra.launcher.address": "evil:6379"}}}},
-    "axis whose key is a word": {"hydra": {"sweeper": {"params": {"model.api_key_env=sort(HOME,reverse": "true)"}}}},
-    "axis of a group": {"hydra": {"sweeper": {"params": {"hydra/launcher": "mine"}}}},
-    "axis of a choice": {"hydra": {"sweeper": {"spaces": {"openai": {"api_key_env": "HOME,USER"}}}}},
-    "pretended words": {"hydra": {"overrides": {"task": ["runtime.ray_address=evil:6379"]}}},
-    "folder": {"hydra": {"sweep": {"dir": "/somewhere"}}},
-    "ray": {"runtime": {"ray_address": "evil:6379", "engine": "ray"}},
-    "key": {"model": {"api_key_env": "HOME"}},
-    "remote code": {"model": {"trust_remote_code": True}},
-    "tracker": {"tracker": {"kind": "mlflow", "uri": "http://evil"}},
-    "code": {"defaults": [{"override /decoder": "mine.py:Mine"}]},
-    "axis of code": {"hydra": {"sweeper": {"params": {"decoder": "greedy,mine.py:Mine"}}}},
-    "tracker of ours": {"defaults": [{"override /tracker": "wandb"}]},
-    "output": {"outputs_dir": "/somewhere"},
-    "axis of a tracker": {"hydra": {"sweeper": {"params": {"tracker.uri": "http://evil,http://worse"}}}},
-    "environment": {"model": {"label": "${oc.env:HF_TOKEN}"}},
-    "environment in a text": {"model": {"label": "x${oc.env:HF_TOKEN,none}"}},
-    "environment by parts": {"generations": "oc.env", "model": {"label": "${${generations}:HF_TOKEN}"}},
-}
+HOSTILE = yaml.safe_load((ROOT / "tests/inputs/hostile_configurations.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_file_sets_no_option_that_must_be_typed(name, tmp_path):
     words = experiment(tmp_path, HOSTILE[name])
-    with pytest.raises(SpecError, match=r": a configuration from somebody else .* add --trust-config$") as caught:
-        Composer(parse_command_line(words))
-    assert "\n" not in str(caught.value)
+    message = r": a configuration from somebody else .* add --trust-config$"
+    check_error(SpecError, message, Composer, parse_command_line(words))
 
 
 def test_a_launcher_of_a_file_is_refused(tmp_path):
@@ -267,19 +234,16 @@ def test_a_launcher_of_a_file_is_refused(tmp_path):
     launcher = tmp_path / "theirs" / "hydra" / "launcher" / "mine.yaml"
     launcher.parent.mkdir(parents=True)
     launcher.write_text("_target_: os.system\n")
-    with pytest.raises(SpecError, match=r"hydra/launcher/mine.yaml: .* add --trust-config"):
-        Composer(parse_command_line(words))
+    check_error(SpecError, r"hydra/launcher/mine.yaml: .* add --trust-config", Composer, parse_command_line(words))
 
 
-@pytest.mark.parametrize(
-    ("node", "typed"),
-    [
-        (HOSTILE["ray"], "runtime.ray_address=evil:6379"),
-        (HOSTILE["remote code"], "model.trust_remote_code=true"),
-        (HOSTILE["key"], "model={api_key_env: USER}"),
-        (HOSTILE["output"], "outputs_dir=mine"),
-        (HOSTILE["tracker"], "tracker=none"),
-    ],
+@cases(
+    "node, typed",
+    (HOSTILE["ray"], "runtime.ray_address=evil:6379"),
+    (HOSTILE["remote code"], "model.trust_remote_code=true"),
+    (HOSTILE["key"], "model={api_key_env: USER}"),
+    (HOSTILE["output"], "outputs_dir=mine"),
+    (HOSTILE["tracker"], "tracker=none"),
 )
 def test_what_is_typed_takes_precedence_over_the_file(node, typed, tmp_path):
     Composer(parse_command_line([*experiment(tmp_path, node), typed]))
@@ -314,17 +278,14 @@ def test_what_is_trusted_is_done(tmp_path, monkeypatch):
     assert (settings.models.model.label, str(settings.outputs_dir)) == ("mine", "theirs")
 
 
-@pytest.mark.parametrize(
-    ("node", "said"),
-    [
-        ("defaults:\n  - override /decoder: [greedy, nucleus]\n", "a run has one decoder, not a list"),
-        ("defaults: 3\nmetric:\n- []\n", "choose metric in its defaults"),
-    ],
+@cases(
+    "node, said",
+    ("defaults:\n  - override /decoder: [greedy, nucleus]\n", "a run has one decoder, not a list"),
+    ("defaults: 3\nmetric:\n- []\n", "choose metric in its defaults"),
 )
 def test_a_list_in_a_configuration_file_is_refused(node, said, tmp_path):
     words = experiment(tmp_path, node)
-    with pytest.raises(SpecError, match=rf"x\.yaml: {said}"):
-        Composer(parse_command_line(words))
+    check_error(SpecError, rf"x\.yaml: {said}", Composer, parse_command_line(words))
 
 
 BOMBS = {
@@ -353,8 +314,7 @@ def test_a_pipe_is_no_configuration(tmp_path):
 
 
 def test_a_file_runs_no_code_and_sets_no_other_group_by_its_package(tmp_path):
-    code = tmp_path / "evil.py"
-    code.write_text("def Foo(scores):\n    raise SystemExit('it ran')\n")
+    write_file(tmp_path / "evil.py", "def Foo(scores):\n    raise SystemExit('it ran')\n")
     folder = tmp_path / "theirs" / "decoder"
     folder.mkdir(parents=True)
     words = ["--config-dir", str(tmp_path / "theirs")]
@@ -372,5 +332,4 @@ def test_a_file_runs_no_code_and_sets_no_other_group_by_its_package(tmp_path):
     ):
         (folder / "up.yaml").unlink(missing_ok=True)
         (folder / f"{name}.yaml").write_text(text)
-        with pytest.raises(SpecError, match=r"@package|trust_remote_code"):
-            Composer(parse_command_line([*words, "decoder=up"]))
+        check_error(SpecError, r"@package|trust_remote_code", Composer, parse_command_line([*words, "decoder=up"]))

@@ -38,10 +38,8 @@ def test_a_grid_ends_once_it_is_decided_and_a_second_start_computes_nothing(tmp_
     looks = node["decisions"][0]["looks"]
     assert node["decisions"][0]["outcome"] == "nucleus p=0.95"
     assert looks[-1]["n"] == 24, "not at 4, whose boundary is higher"
-    assert [abs(look["statistic"]) > edge for look, edge in zip(looks, node["boundaries"], strict=False)] == [
-        False,
-        True,
-    ]
+    crossed = [abs(look["statistic"]) > edge for look, edge in zip(looks, node["boundaries"], strict=False)]
+    assert crossed == [False, True]
     assert "Texts: 144 of 288 generated; 144 (50%) saved." in done.stdout, "greedy once, nucleus with two seeds"
     assert f"{folder.name}: 8 of 8 done" in openended("status", "d", cwd=tmp_path, verbose=False).stdout
 

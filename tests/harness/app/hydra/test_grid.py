@@ -2,14 +2,12 @@
 
 import importlib.util
 
-import pytest
-
 from openended.harness.app.hydra import check_grid
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import Composer
 from openended.harness.app.hydra.grid import count_values, find_axes, list_jobs
 from openended.harness.core import DataError
-from tests.helpers import openended
+from tests.helpers import cases, check_error, openended
 
 SIZES = ["num_examples=8", "max_new_tokens=4"]
 SMALL = [*SIZES, "metric=[distinct_n]"]
@@ -35,13 +33,11 @@ def test_grids_are_joined_each_over_the_shared_axes():
     assert find_axes(jobs) == {"seed": 2, "decoder": 2, "decoder.p": 2}
 
 
-@pytest.mark.parametrize(
-    ("params", "words", "jobs"),
-    [
-        ({"seed": "0,1,2"}, ["seed=7"], [["seed=7"]]),  # the command line takes precedence
-        ({"seed": "0,1", "generations": None}, [], [["seed=0"], ["seed=1"]]),
-        ({"model.label": "'${model.path}'"}, [], [["model.label='${model.path}'"]]),
-    ],
+@cases(
+    "params, words, jobs",
+    ({"seed": "0,1,2"}, ["seed=7"], [["seed=7"]]),  # the command line takes precedence
+    ({"seed": "0,1", "generations": None}, [], [["seed=0"], ["seed=1"]]),
+    ({"model.label": "'${model.path}'"}, [], [["model.label='${model.path}'"]]),
 )
 def test_axes_and_the_command_line(params, words, jobs):
     assert jobs_of({"params": params}, *words) == jobs
@@ -61,10 +57,8 @@ def test_a_typed_value_keeps_the_options_that_the_grids_pair_it_with(caplog):
     assert jobs_of({"grids": grids}, "decoder=nucleus,greedy") == [["decoder=greedy", "n=1"], *two]
     caplog.set_level("INFO")
     assert jobs_of({"grids": grids[:2]}, "decoder=typical") == [["decoder=typical", "n=1"], ["decoder=typical", "n=2"]]
-    assert (
-        "decoder=typical: not in the experiment, so it replaces greedy, nucleus, top_k next to each of its n"
-        in caplog.text
-    )
+    replaced = "decoder=typical: not in the experiment, so it replaces greedy, nucleus, top_k next to each of its n"
+    assert replaced in caplog.text
 
 
 def series(*words):
@@ -80,8 +74,7 @@ def test_a_series_has_the_jobs_of_each_experiment_and_no_others():
     assert {word for job in jobs for word in job if word.startswith("decoder.k=")} >= {"decoder.k=2", "decoder.k=4096"}
     assert [job[-1] for job in jobs] == ["name=mine-mauve_fig8_k_docs"] * 6 + ["name=mine-huse_fig5_docs"] * 4
 
-    with pytest.raises(Exception, match="mauve_table33_docs"):
-        series("hydra.sweeper.experiments=[mauve_table33]")
+    check_error(Exception, "mauve_table33_docs", series, "hydra.sweeper.experiments=[mauve_table33]")
 
 
 def test_a_series_leaves_out_the_experiments_that_cannot_run(monkeypatch, caplog):
@@ -137,24 +130,20 @@ def test_each_of_the_six_embedders_of_a_table_has_its_own_revision_and_label():
     assert len({revision for revision, _ in named.values()} - {None}) == 2, "GPT-2 large and RoBERTa are pinned"
 
 
-@pytest.mark.parametrize(
-    ("word", "count"), [("seed=0,1,2", 3), ("seed=range(0,10)", 10), ("p=range(0,1,0.3)", 4), ("p=range(10,0,-2)", 5)]
-)
+@cases("word, count", ("seed=0,1,2", 3), ("seed=range(0,10)", 10), ("p=range(0,1,0.3)", 4), ("p=range(10,0,-2)", 5))
 def test_values_of_an_axis_are_counted_without_a_list(word, count):
     (override,) = Composer().parser.parse_overrides([word])
     assert count_values(override) == count == len(list(override.sweep_string_iterator()))
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            ["hydra/launcher=joblib", "model=docs-s,gpt2-xl", "seed=0,1,2"],
-            "3 of 6 jobs cannot run, so none was started: model openai-community/gpt2-xl: not in",
-        ),
-        (["task=jsonl", "task.path=lost.jsonl", "decoder=greedy,nucleus", "seed=0,1"], "4 of 4 jobs cannot run"),
-        (["embedder=sentence", "seed=0,1", "metric=[mauve]"], "sentence_transformers is not installed"),
-    ],
+@cases(
+    "words, said",
+    (
+        ["hydra/launcher=joblib", "model=docs-s,gpt2-xl", "seed=0,1,2"],
+        "3 of 6 jobs cannot run, so none was started: model openai-community/gpt2-xl: not in",
+    ),
+    (["task=jsonl", "task.path=lost.jsonl", "decoder=greedy,nucleus", "seed=0,1"], "4 of 4 jobs cannot run"),
+    (["embedder=sentence", "seed=0,1", "metric=[mauve]"], "sentence_transformers is not installed"),
 )
 def test_what_a_grid_lacks_is_one_line_before_its_first_job(words, said, tmp_path, monkeypatch):
     find = importlib.util.find_spec

@@ -4,8 +4,6 @@ import multiprocessing as mp
 import os
 from pathlib import Path
 
-import pytest
-
 from openended.harness.app.hydra.grid_state import (
     estimate_time_left,
     find_same_error,
@@ -17,6 +15,7 @@ from openended.harness.app.hydra.grid_state import (
 from openended.harness.core import write_json
 from openended.harness.results import GridFolder, read_jobs
 from openended.harness.storage import GRID, create_unique_folder
+from tests.helpers import cases
 
 
 def furnished(grid):
@@ -39,9 +38,7 @@ def test_a_job_writes_and_reads_its_state(tmp_path):
     assert find_same_error(tmp_path, "no disk") == "no disk"
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"job": "a", "state": "lost", "seconds": 1}', '{"state": "done"}', "\0" * 9]
-)
+@cases("text", "", "{", "[]", '{"job": "a", "state": "lost", "seconds": 1}', '{"state": "done"}', "\0" * 9)
 def test_a_damaged_job_file_is_a_failed_job(text, tmp_path):
     first, _ = furnished(tmp_path)
     first.write_text(text)
@@ -60,12 +57,10 @@ def test_running_jobs_of_a_command_that_ends_are_marked(tmp_path):
     assert [row["state"] for row in read_jobs(tmp_path)] == ["done", "done", "interrupted"]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("{", "damaged, left aside"), ("[]", "damaged, left aside"), ('{"total": "abc"}', "total: expected a whole number"),
-        ('{"total": true}', "total"), ('{"started": "now"}', "started"), ('{"titles": "abc", "total": {}}', "titles"),
-    ],
+@cases(
+    "text, said",
+    ("{", "damaged, left aside"), ("[]", "damaged, left aside"), ('{"total": "abc"}', "total: expected a whole number"),
+    ('{"total": true}', "total"), ('{"started": "now"}', "started"), ('{"titles": "abc", "total": {}}', "titles"),
 )  # fmt: skip
 def test_a_damaged_grid_file_stops_no_job(text, said, tmp_path, caplog):
     furnished(tmp_path)
@@ -98,19 +93,17 @@ def grid(*titles, started=0.0):
     return GridFolder(Path(), "", started=started, titles=titles)
 
 
-@pytest.mark.parametrize(
-    ("jobs", "facts", "now", "said"),
-    [
-        ([job("model=s", 10.0)], grid("model=s", "model=l"), 10.0, "about 10 s left"),
-        # What was cached says nothing about what will be computed.
-        ([job("p=1 seed=0", 0.5, made=0), job("p=1 seed=1", 20.0)], grid("p=1 seed=0", "p=1 seed=1", "p=1 seed=2"), 20.5,
-         "about 20 s left"),
-        # Two processes.
-        ([job("seed=0", 10.0), job("seed=1", 10.0)], grid("seed=0", "seed=1", "seed=2", "seed=3"), 10.0, "about 10 s left"),
-        ([job("seed=0", 1.0)], grid("seed=0"), 1.0, ""),
-        ([], grid("seed=0"), 1.0, ""),
-        ([job("seed=0", 1.0, state="failed")], grid(), 1.0, ""),
-    ],
+@cases(
+    "jobs, facts, now, said",
+    ([job("model=s", 10.0)], grid("model=s", "model=l"), 10.0, "about 10 s left"),
+    # What was cached says nothing about what will be computed.
+    ([job("p=1 seed=0", 0.5, made=0), job("p=1 seed=1", 20.0)], grid("p=1 seed=0", "p=1 seed=1", "p=1 seed=2"), 20.5,
+     "about 20 s left"),
+    # Two processes.
+    ([job("seed=0", 10.0), job("seed=1", 10.0)], grid("seed=0", "seed=1", "seed=2", "seed=3"), 10.0, "about 10 s left"),
+    ([job("seed=0", 1.0)], grid("seed=0"), 1.0, ""),
+    ([], grid("seed=0"), 1.0, ""),
+    ([job("seed=0", 1.0, state="failed")], grid(), 1.0, ""),
 )  # fmt: skip
 def test_the_time_left_is_that_of_the_jobs_that_ended(jobs, facts, now, said):
     assert estimate_time_left(jobs, facts, now) == said

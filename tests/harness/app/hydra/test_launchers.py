@@ -14,6 +14,7 @@ from openended.harness.app.hydra.launchers import ClusterJob, Joblib, Submitit, 
 from openended.harness.app.hydra.ray_launcher import GridWorker, Ray
 from openended.harness.core import DataError, ExtraNotInstalled, SpecError, temporary_files
 from openended.harness.results import read_jobs
+from tests.helpers import cases, check_error
 
 OPTIONS = LogOptions()
 
@@ -73,14 +74,10 @@ def test_the_errors_of_local_controllers_go_to_a_file_and_ours_to_the_terminal_a
 @pytest.mark.parametrize(("extra", "make"), [("slurm", submitit), ("ray", lambda _: Ray())])
 def test_an_engine_without_its_extra_says_what_to_install(extra, make, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit" if extra == "slurm" else "ray", None)
-    with pytest.raises(ExtraNotInstalled, match=rf"pip install 'openended\[{extra}\]'"):
-        make(tmp_path).run([job(tmp_path)], OPTIONS)
+    check_error(ExtraNotInstalled, rf"pip install 'openended\[{extra}\]'", make(tmp_path).run, [job(tmp_path)], OPTIONS)
 
 
-@pytest.mark.parametrize(
-    ("folder", "partition", "option"),
-    [("logs\ntouch proof", "a", "folder"), ("logs", "a\ntouch proof", "slurm_partition")],
-)
+@cases("folder, partition, option", ("logs\ntouch proof", "a", "folder"), ("logs", "a\ntouch proof", "slurm_partition"))
 def test_no_option_ends_a_line_of_the_script_of_sbatch(folder, partition, option):
     with pytest.raises(SpecError, match=f"{option}: expected a text without control characters"):
         Submitit(folder=folder, parameters={"slurm_partition": partition})
@@ -89,9 +86,8 @@ def test_no_option_ends_a_line_of_the_script_of_sbatch(folder, partition, option
 def test_the_lines_of_a_worker_name_its_job(tmp_path, monkeypatch, capsys):
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [])
-    monkeypatch.setattr(
-        LogOptions, "apply", lambda _: root.handlers.__setitem__(slice(None), [logging.StreamHandler()])
-    )
+    handle = root.handlers.__setitem__
+    monkeypatch.setattr(LogOptions, "apply", lambda _: handle(slice(None), [logging.StreamHandler()]))
 
     class Runner:
         def run_job(self, one):
@@ -110,9 +106,8 @@ class Engine:
         self.nodes_, self.asked, self.made = nodes, {}, []
 
     def nodes(self):
-        return [{"Alive": True, "Resources": node} for node in self.nodes_] + [
-            {"Alive": False, "Resources": {"GPU": 9}}
-        ]
+        dead = {"Alive": False, "Resources": {"GPU": 9}}
+        return [*({"Alive": True, "Resources": node} for node in self.nodes_), dead]
 
     def remote(self, _):
         return self
@@ -153,17 +148,14 @@ def test_each_worker_gets_its_share_and_a_file_to_speak_into(engine):
     assert engine(Ray(), {"CPU": 8.0}).asked["num_gpus"] == 0, "of a node that is gone nothing is counted"
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"cpus_per_worker": 4}, "each worker needs 4 CPU, no node has more than 2"),
-        ({"gpus_per_worker": 1}, "each worker needs 1 GPU, no node has more than 0"),
-        ({"resources": {"big": 2}}, "each worker needs 2 big, no node has more than 1"),
-    ],
+@cases(
+    "options, said",
+    ({"cpus_per_worker": 4}, "each worker needs 4 CPU, no node has more than 2"),
+    ({"gpus_per_worker": 1}, "each worker needs 1 GPU, no node has more than 0"),
+    ({"resources": {"big": 2}}, "each worker needs 2 big, no node has more than 1"),
 )
 def test_what_no_node_has_is_refused(engine, options, said):
-    with pytest.raises(SpecError, match=said):
-        engine(Ray(**options), {"CPU": 2.0, "big": 1.0})
+    check_error(SpecError, said, engine, Ray(**options), {"CPU": 2.0, "big": 1.0})
 
 
 def test_a_machine_that_does_not_see_the_folder(tmp_path):

@@ -1,10 +1,8 @@
 """The worked example of a plug-in package, installed beside the others as any package is."""
 
-import json
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +10,9 @@ import openended as oe
 from openended.harness.core import registry
 from tests.docs.commands import PLUGIN, read_commands
 from tests.harness.app.test_api import HUMAN, NUCLEUS
-from tests.helpers import openended, write_jsonl
+from tests.helpers import ROOT, openended, read_records, write_jsonl
 
-EXAMPLE = Path(__file__).parents[4] / "docs/examples/plugin"
+EXAMPLE = ROOT / "docs/examples/plugin"
 NAMES = {"metric": "avg_word_len", "decoder": "lower_p", "task": "poems"}
 BROKEN = """
 from dataclasses import dataclass
@@ -75,8 +73,7 @@ def test_its_names_and_options_work_with_and_without_a_yaml(plugin, tmp_path):
     )  # fmt: skip
     assert "Word length" in done.stdout
     assert "lower_p p=0.9 by=0.5" in done.stdout
-    (record,) = tmp_path.glob("outputs/runs/*/*/record.json")
-    found = json.loads(record.read_text())
+    (found,) = read_records(tmp_path / "outputs/runs")
     assert found["axes"]["task.words"] == 2
     signatures = {row["metric"]: row["signature"] for row in found["results"]}
     assert "|letters_only:yes|" in signatures["avg_word_len"]
@@ -126,13 +123,9 @@ def test_they_are_listed_and_described(plugin, tmp_path):
 
 def test_one_that_cannot_be_imported_is_named_with_its_error(plugin, tmp_path):
     why = "ModuleNotFoundError: No module named 'no_such_module' (package broken)"
-    for words in (
-        ("metric=[gone]",),
-        ("describe", "gone"),
-        ("score", "x.jsonl", "--human", "x.jsonl", "--metrics", "gone"),
-    ):
+    for words in ("metric=[gone]", "describe gone", "score x.jsonl --human x.jsonl --metrics gone"):
         (tmp_path / "x.jsonl").write_text('{"text": "a b c"}\n')
-        done = openended(*words, cwd=tmp_path, verbose=False, code=2)
+        done = openended(*words.split(), cwd=tmp_path, verbose=False, code=2)
         assert f"metric 'gone' is a plug-in that cannot be used: {why}" in done.stderr
 
 

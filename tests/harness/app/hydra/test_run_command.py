@@ -9,7 +9,7 @@ from openended.harness.app import cli
 from openended.harness.app.hydra.command_line import LogOptions
 from openended.harness.app.hydra.grid_run import show_failed, show_shared_runs
 from openended.harness.core import read_json
-from tests.helpers import as_a_process, exit_code, openended
+from tests.helpers import as_a_process, exit_code, openended, write_file
 
 SMALL = ["num_examples=8", "max_new_tokens=4", "metric=[distinct_n]"]
 PLANNED = [*SMALL[:2], "metric=[distinct_n,gen_ppl,mauve]"]
@@ -154,10 +154,8 @@ def test_the_same_for_programs(away, capsys):
     assert plan["jobs"] == 4
     assert plan["texts_to_generate"] == 3 * 8, "greedy does not read the seed"
     assert plan["tokens_to_generate"] == 3 * 8 * 4
-    assert {model["path"]: model["here"] for model in plan["models"]} == {
-        "bundled:docs-s": True,
-        "bundled:docs-m": True,
-    }
+    models = {model["path"]: model["here"] for model in plan["models"]}
+    assert models == {"bundled:docs-s": True, "bundled:docs-m": True}
     assert plan["missing"] == []
     assert plan["seconds"] is None
 
@@ -177,8 +175,7 @@ def test_after_the_runs_all_is_found_and_rates_are_measured(away, capsys):
 
 
 def test_a_plan_names_the_hosts_that_get_texts_and_the_files_outside(away, capsys, tmp_path_factory):
-    outside = tmp_path_factory.mktemp("outside") / "human.jsonl"
-    outside.write_text('{"prompt": "a", "human": "b"}\n')
+    outside = write_file(tmp_path_factory.mktemp("outside") / "human.jsonl", '{"prompt": "a", "human": "b"}\n')
     (away / "here.jsonl").write_text('{"prompt": "a", "human": "b"}\n')
     (away / "link.jsonl").symlink_to(outside)
     server = ["model=openai", "model.path=m", "model.base_url=http://127.0.0.1:1", "model.api_key_env=KEY_OF_MINE"]
@@ -202,15 +199,7 @@ def test_one_run_lists_its_steps_too(away, capsys):
 
 
 def test_a_name_keeps_its_earlier_runs_in_its_report(tmp_path):
-    grid = [
-        "-m",
-        "name=kept",
-        "metric=[length]",
-        "scoring=none",
-        "num_examples=4",
-        "max_new_tokens=4",
-        "min_new_tokens=0",
-    ]
+    grid = "-m name=kept metric=[length] scoring=none num_examples=4 max_new_tokens=4 min_new_tokens=0".split()
     openended(*grid, "decoder=greedy,ancestral", cwd=tmp_path, code=0)
     done = openended(*grid, "decoder=nucleus", cwd=tmp_path, code=0)
     assert "report     also shows 2 runs of earlier commands with name=kept" in done.stderr
@@ -218,14 +207,8 @@ def test_a_name_keeps_its_earlier_runs_in_its_report(tmp_path):
 
 
 def test_typed_null_judgments_are_none(tmp_path):
-    words = [
-        "decoder=greedy",
-        "metric=[length,huse]",
-        "num_examples=4",
-        "max_new_tokens=4",
-        "min_new_tokens=0",
-        "plan_only=true",
-    ]
+    words = "decoder=greedy metric=[length,huse] num_examples=4 max_new_tokens=4 min_new_tokens=0".split()
+    words += ["plan_only=true"]
     assert openended(*words, "judgments=null", cwd=tmp_path, code=0).stdout == openended(
         *words, "judgments=none", cwd=tmp_path, code=0
     ).stdout  # fmt: skip

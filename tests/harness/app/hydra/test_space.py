@@ -10,6 +10,7 @@ from openended.harness.core import DataError, MetricResult, SpecError
 from openended.harness.storage.record import RunRecord
 from openended.metrics.gen_ppl import GenPPL
 from openended.metrics.mauve import Mauve
+from tests.helpers import cases, check_error
 
 EACH = {"nucleus": {"p": "interval(0.5,1)", "temperature": 0.9}, "top_k": {"k": "tag(log,int(interval(2,500)))"}}
 
@@ -19,16 +20,14 @@ def settings(space: Space, count: int = 40) -> list[dict[str, str]]:
     return [space.suggest(study.ask()) for _ in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("word", "low", "high", "whole", "log"),
-    [
-        ("interval(0.5,1)", 0.5, 1, False, False),
-        ("int(interval(2,5))", 2, 5, True, False),
-        ("tag(log,interval(1e-4,1e-2))", 1e-4, 1e-2, False, True),
-        ("int(tag(log,interval(2,500)))", 2, 500, True, True),
-        ("range(1,10,3)", 1, 7, True, False),
-        ("range(0.5,1,0.1)", 0.5, 0.9, False, False),
-    ],
+@cases(
+    "word, low, high, whole, log",
+    ("interval(0.5,1)", 0.5, 1, False, False),
+    ("int(interval(2,5))", 2, 5, True, False),
+    ("tag(log,interval(1e-4,1e-2))", 1e-4, 1e-2, False, True),
+    ("int(tag(log,interval(2,500)))", 2, 500, True, True),
+    ("range(1,10,3)", 1, 7, True, False),
+    ("range(0.5,1,0.1)", 0.5, 0.9, False, False),
 )
 def test_numbers_stay_between_their_ends(word, low, high, whole, log):
     space = parse_space({}, {}, [f"decoder.p={word}"])
@@ -44,9 +43,8 @@ def test_numbers_stay_between_their_ends(word, low, high, whole, log):
 
 
 def test_words_of_the_command_line_win_over_those_of_the_experiment():
-    space = parse_space(
-        {"decoder": "greedy,nucleus", "seed": "0,1", "model": "docs-s"}, {}, ["decoder=top_k,min_p", "seed=7"]
-    )
+    axes = {"decoder": "greedy,nucleus", "seed": "0,1", "model": "docs-s"}
+    space = parse_space(axes, {}, ["decoder=top_k,min_p", "seed=7"])
     assert [p.choices for p in space.parameters] == [("top_k", "min_p")]
     assert space.fixed == ("model=docs-s",)
     assert space.seeds == ("7",)
@@ -83,18 +81,14 @@ def row(system: str, metric: str, status: str = "ok", **values: float) -> Metric
     )  # fmt: skip
 
 
-RECORD = RunRecord(
-    created="2026-01-01T00:00:00Z",
-    spec={},
-    axes={},
-    results=(
-        row("human", "gen_ppl", gen_ppl=50.0, entropy=3.0),
-        row("model", "gen_ppl", gen_ppl=42.0, entropy=3.25),
-        row("ceiling", "mauve", mauve=0.99),
-        row("model", "mauve", mauve=0.9),
-        row("model", "frechet", "undefined", frechet=math.nan),
-    ),
+RESULTS = (
+    row("human", "gen_ppl", gen_ppl=50.0, entropy=3.0),
+    row("model", "gen_ppl", gen_ppl=42.0, entropy=3.25),
+    row("ceiling", "mauve", mauve=0.99),
+    row("model", "mauve", mauve=0.9),
+    row("model", "frechet", "undefined", frechet=math.nan),
 )
+RECORD = RunRecord(created="2026-01-01T00:00:00Z", spec={}, axes={}, results=RESULTS)
 
 
 def test_values_come_from_the_model_and_distances_from_the_human_row():
@@ -106,10 +100,8 @@ def test_values_come_from_the_model_and_distances_from_the_human_row():
 
 
 def test_what_has_no_value_fails_the_run_and_a_wrong_key_the_search():
-    with pytest.raises(DataError, match="frechet has no value: too few texts"):
-        Objective("minimize", "frechet").value(RECORD)
-    with pytest.raises(DataError, match="zipf was not measured"):
-        Objective("minimize", "zipf").value(RECORD)
+    check_error(DataError, "frechet has no value: too few texts", Objective("minimize", "frechet").value, RECORD)
+    check_error(DataError, "zipf was not measured", Objective("minimize", "zipf").value, RECORD)
     with pytest.raises(SpecError, match=r"gen_ppl has no value 'entrop'; did you mean 'entropy'"):
         Objective("minimize", "gen_ppl.entrop").value(RECORD)
 
@@ -121,7 +113,5 @@ def test_names_that_the_runs_measure(name):
 
 def test_objectives_are_read_from_the_options():
     found = parse_objectives({"maximize": ["mauve"], "toward_human": "gen_ppl"})
-    assert [(one.aim, one.name, one.direction) for one in found] == [
-        ("maximize", "mauve", "maximize"),
-        ("toward_human", "gen_ppl", "minimize"),
-    ]
+    aims = [("maximize", "mauve", "maximize"), ("toward_human", "gen_ppl", "minimize")]
+    assert [(one.aim, one.name, one.direction) for one in found] == aims

@@ -10,21 +10,11 @@ from openended.harness.app.hydra.study import SearchPlan, StudyRunner, count_fin
 from openended.harness.core import MetricResult, StoreError, temporary_files
 from openended.harness.storage.record import RunRecord, save_record
 
-SPACE = parse_space(
-    {},
-    {"nucleus": {"p": "interval(0.5,1)"}, "top_k": {"k": "tag(log,int(interval(2,500)))"}},
-    ["decoder=nucleus,top_k", "decoder.temperature=interval(0.5,1.5)"],
-)
+CHOICES = {"nucleus": {"p": "interval(0.5,1)"}, "top_k": {"k": "tag(log,int(interval(2,500)))"}}
+SPACE = parse_space({}, CHOICES, ["decoder=nucleus,top_k", "decoder.temperature=interval(0.5,1.5)"])
 PLAN = SearchPlan("s", SPACE, (Objective("maximize", "mauve"),))
-TWO = SearchPlan(
-    "s", SPACE, (Objective("maximize", "mauve"), Objective("minimize", "gen_ppl")), options={"population_size": 4}
-)
-
-
-def values_of(plan: SearchPlan, chosen: dict[str, str]) -> list[float]:
-    own = math.log(float(chosen["decoder.k"])) / 7 if "decoder.k" in chosen else float(chosen["decoder.p"])
-    value = -((own - 0.8) ** 2) - 0.1 * (float(chosen.get("decoder.temperature", 1)) - 0.9) ** 2
-    return [value, own][: len(plan.objectives)]
+BOTH = (Objective("maximize", "mauve"), Objective("minimize", "gen_ppl"))
+TWO = SearchPlan("s", SPACE, BOTH, options={"population_size": 4})
 
 
 def search(plan: SearchPlan, where, total: int, batch: int = 1, stop: int = 10**6) -> list[tuple]:
@@ -37,7 +27,9 @@ def search(plan: SearchPlan, where, total: int, batch: int = 1, stop: int = 10**
         for trial, chosen in asked:
             if (stop := stop - 1) < 0:
                 return []
-            searching.study.tell(trial, values_of(plan, chosen))
+            own = math.log(float(chosen["decoder.k"])) / 7 if "decoder.k" in chosen else float(chosen["decoder.p"])
+            value = -((own - 0.8) ** 2) - 0.1 * (float(chosen.get("decoder.temperature", 1)) - 0.9) ** 2
+            searching.study.tell(trial, [value, own][: len(plan.objectives)])
     return [(t.number, t.params, t.values, t.state.name) for t in searching.study.get_trials()]
 
 
@@ -81,12 +73,8 @@ def test_a_failed_trial_is_tried_again_by_the_next_command(tmp_path):
 
 
 def test_importance_names_the_parameter_that_matters():
-    plan = SearchPlan(
-        "s",
-        parse_space({}, {}, ["decoder.p=interval(0,1)", "decoder.temperature=interval(0,1)"]),
-        PLAN.objectives,
-        "random",
-    )
+    space = parse_space({}, {}, ["decoder.p=interval(0,1)", "decoder.temperature=interval(0,1)"])
+    plan = SearchPlan("s", space, PLAN.objectives, "random")
     searching = StudyRunner(plan, None)
     searching.start()
     assert searching.importance(0) == {}

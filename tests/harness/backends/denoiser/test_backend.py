@@ -21,7 +21,7 @@ from openended.harness.generation.contrastive import ContrastiveDecoding
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
-from tests.helpers import generate, tiny_masked_model, tiny_model
+from tests.helpers import cases, check_error, generate, tiny_masked_model, tiny_model
 from tests.lazy import torch
 
 # A masked language model of transformers as a denoiser: its texts, what it refuses, and what identifies it
@@ -98,8 +98,7 @@ def test_a_model_with_a_time_input_reads_minus_log_alpha(folder):
 def test_logits_that_are_no_numbers_and_a_missing_time_input_are_refused(folder):
     lm = DenoiserSpec(path=str(folder)).load()
     lm.model.cls.predictions.bias.fill_(float("nan"))
-    with pytest.raises(DataError, match="its logits are not finite in float32; its weights are broken"):
-        texts(lm, Mdlm(steps=2))
+    check_error(DataError, "its logits are not finite in float32; its weights are broken", texts, lm, Mdlm(steps=2))
 
     with pytest.raises(SpecError, match="time_input=sigma, but its forward pass takes no `timesteps`"):
         DenoiserSpec(path=str(folder), time_input="sigma").load()
@@ -107,12 +106,10 @@ def test_logits_that_are_no_numbers_and_a_missing_time_input_are_refused(folder)
 
 def test_other_models_devices_and_decoders_are_one_line(folder, tmp_path, lm):
     causal = DenoiserSpec(path=str(tiny_model(tmp_path / "causal")), mask_id=5)
-    with pytest.raises(DataError, match="cannot be loaded as a masked model"):
-        causal.load()
+    check_error(DataError, "cannot be loaded as a masked model", causal.load)
     with pytest.raises(SpecError, match=r"runtime.device_map: a denoiser is on one device"):
         DenoiserSpec(path=str(folder)).load(device_map="auto")
-    with pytest.raises(SpecError, match="nucleus writes from left to right"):
-        texts(lm, Nucleus())
+    check_error(SpecError, "nucleus writes from left to right", texts, lm, Nucleus())
     with pytest.raises(SpecError, match="goes beyond the model's 64 positions"):
         texts(lm, Mdlm(steps=2), prompts=[Prompt("t/0", 0, (1,) * 60)])
 
@@ -122,8 +119,7 @@ def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(folder, tmp_path
     spec = DenoiserSpec(path=str(small), tokenizer=str(folder))
     model = spec.load().model
     model.resize_token_embeddings(200)
-    with pytest.raises(DataError, match="its tokenizer has the id 257"):
-        DenoiserBackend(spec, model, "cpu")
+    check_error(DataError, "its tokenizer has the id 257", DenoiserBackend, spec, model, "cpu")
 
 
 def test_infilling_writes_in_place_of_the_mark(folder, monkeypatch):
@@ -171,17 +167,15 @@ def copy_with(folder, target, name, **fields):
     return str(target)
 
 
-@pytest.mark.parametrize(
-    ("options", "decoder", "message"),
-    [
-        ({"time_input": "sigma"}, Mdlm(cached=True), r"decoder.cached=true needs model.time_input=none"),
-        ({"block_size": 4}, Llada(), "llada has blocks of its own"),
-        ({"mask_id": 900}, Mdlm(), "model.mask_id=900 is beyond the 258 tokens"),
-        ({}, Duo(), "duo is for model.noise=uniform"),
-        ({"noise": "uniform"}, Mdlm(), "mdlm is for model.noise=mask, got model.noise=uniform"),
-        ({}, Mdlm(cached=True), None),
-        ({"noise": "uniform"}, Duo(), None),
-    ],
+@cases(
+    "options, decoder, message",
+    ({"time_input": "sigma"}, Mdlm(cached=True), r"decoder.cached=true needs model.time_input=none"),
+    ({"block_size": 4}, Llada(), "llada has blocks of its own"),
+    ({"mask_id": 900}, Mdlm(), "model.mask_id=900 is beyond the 258 tokens"),
+    ({}, Duo(), "duo is for model.noise=uniform"),
+    ({"noise": "uniform"}, Mdlm(), "mdlm is for model.noise=mask, got model.noise=uniform"),
+    ({}, Mdlm(cached=True), None),
+    ({"noise": "uniform"}, Duo(), None),
 )
 def test_only_samplers_that_fit_are_taken(folder, options, decoder, message):
     reason = DenoiserSpec(path=str(folder), **options).cannot("generate", decoder)
@@ -192,28 +186,24 @@ def test_decoders_and_models_of_two_kinds_do_not_meet(folder):
     masked = DenoiserSpec(path=str(folder))
     for cls in load_members("decoder").values():
         if not issubclass(cls, DenoisingDecoder):
-            with pytest.raises(SpecError, match="writes from left to right; use decoder=mdlm"):
-                masked.demand("generate", cls())
+            check_error(SpecError, "writes from left to right; use decoder=mdlm", masked.demand, "generate", cls())
         elif cls.noise == "mask":
             masked.demand("generate", cls())
     for spec in (ModelSpec(path="bundled:docs-s"), VllmSpec(path="bundled:docs-s")):
         with pytest.raises(SpecError, match="mdlm fills positions in any order; it needs model=denoiser"):
             spec.demand("generate", Mdlm())
     for ability in ("score", "rank", "gradients", "q_statistics", "embed"):
-        with pytest.raises(SpecError, match="no distribution over the next token"):
-            masked.demand(ability)
+        check_error(SpecError, "no distribution over the next token", masked.demand, ability)
 
 
 def test_a_model_with_code_of_its_own_says_how_to_run_it(folder, tmp_path):
     auto_map = {"AutoConfig": "config.C", "AutoModelForMaskedLM": "model.M"}
     spec = DenoiserSpec(path=copy_with(folder, tmp_path / "m", "config.json", auto_map=auto_map))
     assert spec.remote_class() == "AutoModelForMaskedLM"
-    with pytest.raises(SpecError, match=r"set model.trust_remote_code=true and model.revision=COMMIT"):
-        spec.load()
+    check_error(SpecError, r"set model.trust_remote_code=true and model.revision=COMMIT", spec.load)
     elsewhere = {"AutoModel": "another/repository--model.M"}
     spec = DenoiserSpec(path=copy_with(folder, tmp_path / "other", "config.json", auto_map=elsewhere))
-    with pytest.raises(DataError, match="its code is in another repository, which no commit pins"):
-        spec.remote_class()
+    check_error(DataError, "its code is in another repository, which no commit pins", spec.remote_class)
 
 
 def test_the_mask_token_by_option_config_tokenizer_and_usual_name(folder, tmp_path):
@@ -260,8 +250,7 @@ def test_the_amateur_loads_through_the_session(spec, tmp_path):
     assert session.loads == [spec.title]
     assert len(generated(lm, decoder, companions=companions)) == 1
     assert set(decoder.inputs()) == {"amateur"}
-    with pytest.raises(SpecError, match="needs its amateur loaded"):
-        generated(lm, decoder)
+    check_error(SpecError, "needs its amateur loaded", generated, lm, decoder)
     other = dataclasses.replace(lm, vocab_size=lm.vocab_size + 1)
     with pytest.raises(SpecError, match=r"amateur: tiny has 258 logits, the expert 257"):
         generated(lm, decoder, companions={"amateur": other})

@@ -16,6 +16,7 @@ from openended.harness.backends.denoiser import denoising
 from openended.harness.backends.denoiser.denoising_loop import STEPS, Canvas, denoise_texts
 from openended.harness.core import SpecError, make_random_stream
 from openended.harness.decoders import GenerationRequest, Prompt
+from tests.helpers import cases
 from tests.lazy import sampler_worlds, torch
 from tests.oracles import denoising as slow
 
@@ -25,10 +26,6 @@ PROPOSAL = RNG.dirichlet([0.5] * V, size=(3, 5))
 MASKED_PROPOSAL = np.concatenate([PROPOSAL, np.zeros((3, 5, 1))], axis=2)
 IDS = np.array([[4, 4, 4, 4, 4], [0, 4, 2, 4, 3], [0, 1, 2, 3, 3]])
 CONFIDENCE = np.where(IDS == MASK, -math.inf, RNG.random((3, 5)))
-
-
-def read_confidence(row: int) -> list[float | None]:
-    return [None if value == -math.inf else value for value in CONFIDENCE[row].tolist()]
 
 
 def masked_law(decoder: denoising.DenoisingDecoder, step: int) -> torch.Tensor:
@@ -80,7 +77,8 @@ def test_remasking_steps(strategy, eta, step):
     is_off = strategy == "loop" and not 0.05 < t <= 0.55
     rows = []
     for row in range(3):
-        sigmas = [0.0] * 5 if is_off else slow.sigma(strategy, level(t), level(s), eta, read_confidence(row))
+        known = [None if value == -math.inf else value for value in CONFIDENCE[row].tolist()]
+        sigmas = [0.0] * 5 if is_off else slow.sigma(strategy, level(t), level(s), eta, known)
         positions = zip(IDS[row].tolist(), MASKED_PROPOSAL[row].tolist(), sigmas, strict=True)
         rows.append([slow.remask(own, MASK, p, level(t), level(s), sigma) for own, p, sigma in positions])
     assert_laws(law, rows)
@@ -279,12 +277,10 @@ def record(decoder: denoising.DenoisingDecoder) -> Any:
     return lm
 
 
-@pytest.mark.parametrize(
+@cases(
     "decoder",
-    [
-        denoising.Mdlm(steps=5), denoising.Remdm(steps=5, eta=0.9), denoising.Duo(steps=5), denoising.FirstHitting(),
-        denoising.Llada(steps=4, block_length=3),
-    ],
+    denoising.Mdlm(steps=5), denoising.Remdm(steps=5, eta=0.9), denoising.Duo(steps=5), denoising.FirstHitting(),
+    denoising.Llada(steps=4, block_length=3),
 )  # fmt: skip
 def test_prompts_and_suffixes_stay_and_batches_have_one_length(decoder):
     lm = record(decoder)

@@ -123,9 +123,8 @@ class Fake:
         ids = [0, *ids] if fault.bos else ids
         ids = ids[-fault.cut_prompt :] if fault.cut_prompt else ids
         asked = {k: v for k, v in body.items() if k != fault.ignores}
-        choices = [
-            self.choice(ids, asked, number, chat) for number in range(1 if fault.no_copies else body.get("n", 1))
-        ]
+        copies = 1 if fault.no_copies else body.get("n", 1)
+        choices = [self.choice(ids, asked, number, chat) for number in range(copies)]
         listed = body.get("prompt_logprobs")
         if listed is not None and not fault.no_echo:
             choices[0]["prompt_logprobs"] = self.prompt_logprobs(ids, listed, asked)
@@ -274,10 +273,8 @@ class QuickServer(uvicorn.Server):
 @contextlib.contextmanager
 def served(*fakes: Fake) -> Iterator[list[str]]:
     """Serve over loopback; yields the addresses."""
-    servers = [
-        QuickServer(uvicorn.Config(f.app, host="127.0.0.1", port=0, log_level="critical", timeout_graceful_shutdown=1))
-        for f in fakes
-    ]
+    options = {"host": "127.0.0.1", "port": 0, "log_level": "critical", "timeout_graceful_shutdown": 1}
+    servers = [QuickServer(uvicorn.Config(f.app, **options)) for f in fakes]
     for fake, server in zip(fakes, servers, strict=True):
         fake.stop = lambda server=server: vars(server).update(should_exit=True, force_exit=True)
     threads = [threading.Thread(target=s.run, daemon=True) for s in servers]

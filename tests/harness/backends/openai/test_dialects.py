@@ -19,6 +19,7 @@ from openended.harness.generation.contrastive import ContrastiveSearch
 from openended.harness.models import load_tokenizer
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.axes import collect_model_axes as axes_of
+from tests.helpers import cases, check_error
 
 # What servers are sent and how their replies are read, in each dialect's words
 
@@ -93,22 +94,20 @@ def test_decoders_as_parameters():
     assert dialects.list_supported_decoders(frozenset({"min_p"})) == ["ancestral", "greedy", "min_p", "temperature"]
 
 
-@pytest.mark.parametrize(
-    ("name", "decoder", "why"),
-    [
-        (
-            "vllm",
-            Beam(),
-            "servers have no parameters for it; it can express ancestral, greedy, min_p, nucleus, temperature, top_k",
-        ),
-        ("vllm", samplers.Typical(), "it has no typical_p"),
-        ("vllm", Nucleus(temperature=0.8, temperature_order="after"), "its temperature comes before the truncation"),
-        ("sglang", Greedy(repetition_penalty=1.2), "it has no repetition_penalty that counts the prompt"),
-        ("vllm", Greedy(no_repeat_ngram_size=3), "it has no no_repeat_ngram_size"),
-        ("openai", TopK(), "it has no top_k; it can express ancestral, greedy, nucleus, temperature"),
-        ("openai", samplers.MinP(), "it has no min_p"),
-        ("llama_cpp", samplers.Epsilon(), "it has no epsilon"),
-    ],
+@cases(
+    "name, decoder, why",
+    (
+        "vllm",
+        Beam(),
+        "servers have no parameters for it; it can express ancestral, greedy, min_p, nucleus, temperature, top_k",
+    ),
+    ("vllm", samplers.Typical(), "it has no typical_p"),
+    ("vllm", Nucleus(temperature=0.8, temperature_order="after"), "its temperature comes before the truncation"),
+    ("sglang", Greedy(repetition_penalty=1.2), "it has no repetition_penalty that counts the prompt"),
+    ("vllm", Greedy(no_repeat_ngram_size=3), "it has no no_repeat_ngram_size"),
+    ("openai", TopK(), "it has no top_k; it can express ancestral, greedy, nucleus, temperature"),
+    ("openai", samplers.MinP(), "it has no min_p"),
+    ("llama_cpp", samplers.Epsilon(), "it has no epsilon"),
 )
 def test_what_a_dialect_cannot_say_is_refused_with_what_it_can(name, decoder, why):
     said = dialects.explain_refusal(DIALECTS[name], decoder)
@@ -121,10 +120,8 @@ def test_shortest_texts():
     assert dialects.explain_min_tokens_refusal(DIALECTS["vllm"], 3, 9) is None
     assert dialects.explain_min_tokens_refusal(DIALECTS["llama_cpp"], 9, 9) is None
     assert "expected 0, or max_new_tokens" in str(dialects.explain_min_tokens_refusal(DIALECTS["llama_cpp"], 3, 9))
-    assert (
-        dialects.explain_min_tokens_refusal(DIALECTS["openai"], 9, 9)
-        == "the dialect openai does not support min_new_tokens=9; expected 0"
-    )
+    refusal = "the dialect openai does not support min_new_tokens=9; expected 0"
+    assert dialects.explain_min_tokens_refusal(DIALECTS["openai"], 9, 9) == refusal
 
 
 TOKENIZER = load_tokenizer(ModelSpec(path="bundled:docs-s"))
@@ -178,8 +175,7 @@ def test_a_text_without_ids_is_encoded_again_and_marked():
     value["usage"] = {}
     assert read(value, ask(len(WORDS))).ids == WORDS
     value["choices"][0]["text"] *= 9
-    with pytest.raises(DataError, match="field text: about 27 tokens where 3 were asked for"):
-        read(value, ask(len(WORDS)))
+    check_error(DataError, "field text: about 27 tokens where 3 were asked for", read, value, ask(len(WORDS)))
 
 
 def test_llama_cpp_names_its_tokens_with_their_log_probabilities():
@@ -191,31 +187,28 @@ def test_llama_cpp_names_its_tokens_with_their_log_probabilities():
     assert read(value, ask(9)).encoded
 
 
-@pytest.mark.parametrize(
-    ("value", "request_", "why"),
-    [
-        (reply(WORDS, "length"), ask(len(WORDS) - 1), "it ignores max_tokens"),
-        (reply(WORDS, "length"), ask(len(WORDS) + 1), "its own limit is lower"),
-        (reply((*WORDS, END), "stop"), ask(40, least=20), "in spite of min_new_tokens=20"),
-        (reply(WORDS, "content_filter"), ask(40), "finish_reason 'content_filter'"),
-        ({"choices": [{"finish_reason": "stop", "delta": {"content": "hi"}}]}, ask(40), "neither the field text nor"),
-        ({"choices": [{"finish_reason": "stop", "message": "hi"}]}, ask(40), "message: expected an object, got str"),
-        (said(tool_calls=[{"type": "function"}]), ask(40), "calls a tool instead of writing a text"),
-        (said(function_call={"name": "f"}), ask(40), "calls a tool instead of writing a text"),
-        (reply(WORDS, "stop", message={"content": "other"}), ask(40), "expected one text"),
-        (said(content=[{"type": "image_url", "image_url": {}}]), ask(40), "expected parts with a text, got"),
-        (said(content=[{"type": "thinking", "thinking": 3}]), ask(40), "content: expected text, got int"),
-        ({"choices": [{"finish_reason": ["stop"], "text": "hi"}]}, ask(40), r"finish_reason \['stop'\]"),
-        (reply(WORDS, "stop", prompt_token_ids=[END, *IDS]), ask(40), "1 tokens of its own before the prompt"),
-        (reply(WORDS, "stop", prompt_token_ids=list(IDS[1:])), ask(40), "it cuts prompts"),
-        (reply(WORDS, "stop", prompt_token_ids=[*IDS[:-1], 1, 2]), ask(40), "another prompt than was sent"),
-        ({**reply(WORDS, "stop"), "usage": {"prompt_tokens": 99}}, ask(40), "it read 99 tokens of a prompt of"),
-        ({"choices": []}, ask(40), "holds no choices"),
-    ],
+@cases(
+    "value, request_, why",
+    (reply(WORDS, "length"), ask(len(WORDS) - 1), "it ignores max_tokens"),
+    (reply(WORDS, "length"), ask(len(WORDS) + 1), "its own limit is lower"),
+    (reply((*WORDS, END), "stop"), ask(40, least=20), "in spite of min_new_tokens=20"),
+    (reply(WORDS, "content_filter"), ask(40), "finish_reason 'content_filter'"),
+    ({"choices": [{"finish_reason": "stop", "delta": {"content": "hi"}}]}, ask(40), "neither the field text nor"),
+    ({"choices": [{"finish_reason": "stop", "message": "hi"}]}, ask(40), "message: expected an object, got str"),
+    (said(tool_calls=[{"type": "function"}]), ask(40), "calls a tool instead of writing a text"),
+    (said(function_call={"name": "f"}), ask(40), "calls a tool instead of writing a text"),
+    (reply(WORDS, "stop", message={"content": "other"}), ask(40), "expected one text"),
+    (said(content=[{"type": "image_url", "image_url": {}}]), ask(40), "expected parts with a text, got"),
+    (said(content=[{"type": "thinking", "thinking": 3}]), ask(40), "content: expected text, got int"),
+    ({"choices": [{"finish_reason": ["stop"], "text": "hi"}]}, ask(40), r"finish_reason \['stop'\]"),
+    (reply(WORDS, "stop", prompt_token_ids=[END, *IDS]), ask(40), "1 tokens of its own before the prompt"),
+    (reply(WORDS, "stop", prompt_token_ids=list(IDS[1:])), ask(40), "it cuts prompts"),
+    (reply(WORDS, "stop", prompt_token_ids=[*IDS[:-1], 1, 2]), ask(40), "another prompt than was sent"),
+    ({**reply(WORDS, "stop"), "usage": {"prompt_tokens": 99}}, ask(40), "it read 99 tokens of a prompt of"),
+    ({"choices": []}, ask(40), "holds no choices"),
 )
 def test_what_was_not_asked_for_is_an_error(value, request_, why):
-    with pytest.raises(DataError, match=why):
-        read(value, request_)
+    check_error(DataError, why, read, value, request_)
 
 
 def test_the_prompt_of_a_chat_cannot_be_compared():
@@ -256,14 +249,12 @@ LEGACY = {"token_logprobs": [None, -1.0, -2.0, -9.0], "top_logprobs": [None, {"a
 ROWS = [None, {"6": {"logprob": -1.0}, "1": {"logprob": -0.5}}, {"7": {"logprob": -2.0}}]
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("vllm", {"choices": [{"prompt_logprobs": ROWS}]}),
-        ("vllm", {"choices": [{}], "prompt_logprobs": ROWS}),
-        ("openai", {"choices": [{"logprobs": LEGACY}]}),
-        ("sglang", {"meta_info": SGLANG}),
-    ],
+@cases(
+    "name, value",
+    ("vllm", {"choices": [{"prompt_logprobs": ROWS}]}),
+    ("vllm", {"choices": [{}], "prompt_logprobs": ROWS}),
+    ("openai", {"choices": [{"logprobs": LEGACY}]}),
+    ("sglang", {"meta_info": SGLANG}),
 )
 def test_log_probabilities_of_a_text_in_every_form(name, value):
     log_probs = read_log_probs(name, value)
@@ -271,29 +262,25 @@ def test_log_probabilities_of_a_text_in_every_form(name, value):
     assert log_probs[1:].tolist() == [-1.0, -2.0]
 
 
-@pytest.mark.parametrize(
-    ("choice", "why"),
-    [
-        ({"logprobs": None}, "gives no log-probabilities of a given text"),
-        ({"prompt_logprobs": [None, {"6": {"logprob": -1.0}}]}, "of 2 tokens for a text of 3"),
-        ({"prompt_logprobs": [None, {"9": {"logprob": -1.0}}, None]}, "lack the token 6"),
-        ({"logprobs": {"token_logprobs": [None, None, -1.0]}}, "log-probability of token 1 of a text is None"),
-        ({"logprobs": {"token_logprobs": [None, -1.0, float("nan")]}}, "of token 2 of a text is nan"),
-        ({"logprobs": {"token_logprobs": [None, -1.0, 0.1]}}, "of token 2 of a text is 0.1; expected one below 0"),
-        ({"logprobs": {"token_logprobs": [None, -1.0]}}, "of 2 tokens for a text of 3"),
-    ],
+@cases(
+    "choice, why",
+    ({"logprobs": None}, "gives no log-probabilities of a given text"),
+    ({"prompt_logprobs": [None, {"6": {"logprob": -1.0}}]}, "of 2 tokens for a text of 3"),
+    ({"prompt_logprobs": [None, {"9": {"logprob": -1.0}}, None]}, "lack the token 6"),
+    ({"logprobs": {"token_logprobs": [None, None, -1.0]}}, "log-probability of token 1 of a text is None"),
+    ({"logprobs": {"token_logprobs": [None, -1.0, float("nan")]}}, "of token 2 of a text is nan"),
+    ({"logprobs": {"token_logprobs": [None, -1.0, 0.1]}}, "of token 2 of a text is 0.1; expected one below 0"),
+    ({"logprobs": {"token_logprobs": [None, -1.0]}}, "of 2 tokens for a text of 3"),
 )
 def test_log_probabilities_that_are_none_are_an_error(choice, why):
-    with pytest.raises(DataError, match=why):
-        read_log_probs("vllm", {"choices": [choice]})
+    check_error(DataError, why, read_log_probs, "vllm", {"choices": [choice]})
 
 
 def test_sglang_must_have_read_the_tokens_that_were_sent():
     rows = [[None, 0, "<s>"], *SGLANG["input_token_logprobs"]]
     with pytest.raises(DataError, match="read other tokens than were sent: 4, 3 sent"):
         read_log_probs("sglang", {"meta_info": {"input_token_logprobs": rows}})
-    with pytest.raises(DataError, match="gives no log-probabilities"):
-        read_log_probs("sglang", {"meta_info": {}})
+    check_error(DataError, "gives no log-probabilities", read_log_probs, "sglang", {"meta_info": {}})
 
 
 # The spec of a served model: what it refuses, what identifies it, and that no address or key does
@@ -317,23 +304,18 @@ def test_it_is_a_model_and_says_what_it_is():
     assert (SPEC.chat_template, SPEC.dtype) == (False, "as served")
     assert SPEC.context_length() is None  # nobody is there, which no plan minds
     SPEC.check_ready()
-    with pytest.raises(DataError, match=r"no such folder|no tokenizer"):
-        with_(tokenizer="./nowhere").check_ready()
+    check_error(DataError, r"no such folder|no tokenizer", with_(tokenizer="./nowhere").check_ready)
 
 
-@pytest.mark.parametrize(
+@cases(
     "options",
-    [
-        {"base_url": f"http://user:{SECRET}@host:8000"},
-        {"base_url": f"http://host:8000/v1?key={SECRET}"},
-        {"api_key_env": SECRET},
-    ],
+    {"base_url": f"http://user:{SECRET}@host:8000"},
+    {"base_url": f"http://host:8000/v1?key={SECRET}"},
+    {"api_key_env": SECRET},
     ids=["password", "query", "key"],
 )
 def test_a_key_in_the_wrong_place_is_refused_and_not_shown(options):
-    with pytest.raises(SpecError) as caught:
-        with_(**options)
-    assert SECRET not in str(caught.value)
+    assert SECRET not in check_error(SpecError, "", with_, **options)
 
 
 def test_how_it_is_reached_is_no_part_of_what_it_is():

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +15,6 @@ from openended.harness.backends.openai.session import ServerSession
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.decoders.sampling import Ancestral, Greedy, MinP, Nucleus, Temperature, TopK
 from tests.harness.backends.openai.fake import ID, Fake, Fault, within
-
-
-def spec_of(**options: Any) -> ServerSpec:
-    return ServerSpec(**{"path": ID, "base_url": "http://fake", "tokenizer": f"bundled:{ID}", "retries": 0} | options)
 
 
 class Direct(ServerSession):
@@ -41,7 +36,8 @@ class Direct(ServerSession):
 
 def probe(fake, decoder, work=None, *, direct=True, **options):
     """Probe a fake server; `work` in place of all checks."""
-    backend = ServerBackend(spec_of(**options), transport=within(fake))
+    given = {"path": ID, "base_url": "http://fake", "tokenizer": f"bundled:{ID}", "retries": 0} | options
+    backend = ServerBackend(ServerSpec(**given), transport=within(fake))
     kind = Direct if direct else ServerSession
 
     async def main() -> ProbeReport:
@@ -117,11 +113,11 @@ def test_the_rate_of_false_alarms_is_at_most_what_is_stated(monkeypatch):
     monkeypatch.setattr(probe_module, "NOISE", 0.0)
     rng = np.random.default_rng(0)
     q = np.sort(rng.dirichlet(np.full(200, 0.3)))[::-1]
-    alarms = sum(
-        probe_module.find_worst_mismatch(range(20), q[:20], np.searchsorted(np.cumsum(q), rng.random(512)).tolist())
-        is not None
-        for _ in range(400)
-    )
+
+    def draw():
+        return np.searchsorted(np.cumsum(q), rng.random(512)).tolist()
+
+    alarms = sum(probe_module.find_worst_mismatch(range(20), q[:20], draw()) is not None for _ in range(400))
     assert alarms <= 0.05 * 400
 
 

@@ -14,7 +14,7 @@ from openended.harness.decoders.sampling import Ancestral, Epsilon, Greedy, MinP
 from openended.harness.generation.beam_search import Beam
 from openended.harness.models import ModelSpec
 from tests.harness.backends.openai.fake import ID, Fake, Fault, server
-from tests.helpers import generate, ragged, scoring
+from tests.helpers import cases, check_error, generate, ragged, scoring
 
 STARTS = ("The name of the", "Return a", "If the value is", "A list of", "This function", "Raised when")
 
@@ -124,9 +124,8 @@ def test_a_server_without_a_list_of_models_is_told(local):
 
 
 def test_a_fault_names_the_endpoint_what_it_means_and_what_to_set(local):
-    with pytest.raises(DataError) as caught:
-        write(server(Fake(Fault(top_k=40)), probe=True), prompts_of(local, 1), Nucleus(), 1)
-    said = str(caught.value)
+    backend = server(Fake(Fault(top_k=40)), probe=True)
+    said = check_error(DataError, "", write, backend, prompts_of(local, 1), Nucleus(), 1)
     assert said.startswith("server http://fake (vllm 0.33.0) failed the sampling check: hidden sampling parameters: ")
     assert "possible causes: a hidden temperature, top-k" in said
     assert "--generation-config vllm" in said
@@ -146,30 +145,22 @@ def test_faults_that_come_later_are_found_in_the_replies(local):
 
 
 def test_what_does_not_fit_and_what_it_cannot_do_is_refused(local):
-    with pytest.raises(SpecError, match="the longest prompt has"):
-        write(server(Fake(context=2)), prompts_of(local, 1), Greedy(), 1)
-    with pytest.raises(SpecError, match="cannot express beam"):
-        write(server(), prompts_of(local, 1), Beam(), 1)
+    check_error(SpecError, "the longest prompt has", write, server(Fake(context=2)), prompts_of(local, 1), Greedy(), 1)
+    check_error(SpecError, "cannot express beam", write, server(), prompts_of(local, 1), Beam(), 1)
 
 
 @pytest.fixture(scope="module")
 def rows(local) -> tuple[Ragged, Ragged]:
     """Texts of some length, one without a prompt, one without a token."""
-    texts = [
-        ("Return the", " number of rows in the array."),
-        ("", "The name of a file."),
-        ("If not", ""),
-        ("x", " is a number"),
-    ]
+    texts = [("Return the", " number of rows in the array."), ("", "The name of a file."), ("If not", "")]
+    texts += [("x", " is a number")]
     return ragged([local.encode(p) for p, _ in texts]), ragged([local.encode(t) for _, t in texts])
 
 
 @pytest.mark.parametrize("options", [{}, {"include_prompt": True}, {"bos": True}], ids=str)
 def test_losses_are_those_of_the_model_itself(local, rows, options):
-    ours, theirs = (
-        server(probe=True).score(scoring(*rows, batch_size=1, **options)),
-        local.score(scoring(*rows, batch_size=4, **options)),
-    )
+    ours = server(probe=True).score(scoring(*rows, batch_size=1, **options))
+    theirs = local.score(scoring(*rows, batch_size=4, **options))
     assert ours.offsets.tolist() == theirs.offsets.tolist()
     np.testing.assert_allclose(ours.values, theirs.values, atol=1e-5)
 
@@ -190,10 +181,8 @@ def test_what_a_server_cannot_score_is_refused(rows):
     with pytest.raises(SpecError, match="needs tokenizer=HUB_ID_OR_FOLDER"):
         server(tokenizer=None).score(scoring(*rows, batch_size=1))
 
-    with pytest.raises(
-        DataError, match=r"failed the sampling check: echo: it gives no log-probabilities of a given text"
-    ):
-        server(Fake(Fault(no_echo=True)), probe=True).score(scoring(*rows, batch_size=1))
+    message = r"failed the sampling check: echo: it gives no log-probabilities of a given text"
+    check_error(DataError, message, server(Fake(Fault(no_echo=True)), probe=True).score, scoring(*rows, batch_size=1))
     with pytest.raises(DataError, match=r"text \d of 4: server \S+ it gives no log-probabilities"):
         server(Fake(Fault(no_echo=True))).score(scoring(*rows, batch_size=1))
 
@@ -202,19 +191,17 @@ def test_what_a_server_cannot_score_is_refused(rows):
 LISTED = Listing(("a", "b", "c"), np.log([0.5, 0.2, 0.1]))
 
 
-@pytest.mark.parametrize(
-    ("decoder", "tokens", "q", "after"),
-    [
-        (TopK(k=2), ["a", "b"], [5 / 7, 2 / 7], "c"),
-        (TopK(k=3), ["a", "b", "c"], [5 / 8, 2 / 8, 1 / 8], None),
-        (Nucleus(p=0.6), ["a", "b"], [5 / 7, 2 / 7], "c"),
-        (Nucleus(p=0.75), ["a", "b", "c"], [5 / 8, 2 / 8, 1 / 8], None),
-        (MinP(p=0.3), ["a", "b"], [5 / 7, 2 / 7], "c"),
-        (Epsilon(eps=0.15), ["a", "b"], [5 / 7, 2 / 7], "c"),
-        # 0.5² : 0.2² = 25 : 4
-        (TopK(k=2, temperature=0.5), ["a", "b"], [25 / 29, 4 / 29], "c"),
-        (Nucleus(p=0.6, temperature=0.5, temperature_order="after"), ["a", "b"], [25 / 29, 4 / 29], "c"),
-    ],
+@cases(
+    "decoder, tokens, q, after",
+    (TopK(k=2), ["a", "b"], [5 / 7, 2 / 7], "c"),
+    (TopK(k=3), ["a", "b", "c"], [5 / 8, 2 / 8, 1 / 8], None),
+    (Nucleus(p=0.6), ["a", "b"], [5 / 7, 2 / 7], "c"),
+    (Nucleus(p=0.75), ["a", "b", "c"], [5 / 8, 2 / 8, 1 / 8], None),
+    (MinP(p=0.3), ["a", "b"], [5 / 7, 2 / 7], "c"),
+    (Epsilon(eps=0.15), ["a", "b"], [5 / 7, 2 / 7], "c"),
+    # 0.5² : 0.2² = 25 : 4
+    (TopK(k=2, temperature=0.5), ["a", "b"], [25 / 29, 4 / 29], "c"),
+    (Nucleus(p=0.6, temperature=0.5, temperature_order="after"), ["a", "b"], [25 / 29, 4 / 29], "c"),
 )
 def test_what_the_list_decides(decoder, tokens, q, after):
     head = compute_listed_q(decoder, LISTED, 100)

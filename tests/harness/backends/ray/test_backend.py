@@ -17,7 +17,7 @@ from openended.harness.decoders import Nucleus, Prompt
 from openended.harness.generation.contrastive import ContrastiveDecoding
 from openended.harness.models import EmbedderSpec, ModelSpec, list_bundled_models
 from openended.harness.models.transformers import load_embedder
-from tests.helpers import embed_one, embedding, generate, q_request, ragged, scoring, tiny_model
+from tests.helpers import cases, embed_one, embedding, generate, q_request, ragged, scoring, tiny_model
 
 pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 SPEC = ModelSpec(path="bundled:docs-s")
@@ -166,16 +166,14 @@ def test_a_folder_is_sent_with_its_whole_path(tmp_path, monkeypatch):
     assert make_model_ref(SPEC).spec == SPEC
 
 
-@pytest.mark.parametrize(
-    ("count", "unit", "workers", "most", "sizes"),
-    [
-        (10, 2, 1, 9, [2, 2, 2, 2, 2]),  # five units among one worker: fewer than two a round, so one each
-        (10, 4, 1, 9, [4, 4, 2]),  # the last unit is short
-        (100, 1, 2, 99, [12] * 8 + [4]),  # 100 // (2 workers × 4 rounds)
-        (100, 1, 2, 5, [5] * 20),  # no chunk costs more than five
-        (3, 64, 8, 4, [3]),
-        (0, 64, 2, 4, []),
-    ],
+@cases(
+    "count, unit, workers, most, sizes",
+    (10, 2, 1, 9, [2, 2, 2, 2, 2]),  # five units among one worker: fewer than two a round, so one each
+    (10, 4, 1, 9, [4, 4, 2]),  # the last unit is short
+    (100, 1, 2, 99, [12] * 8 + [4]),  # 100 // (2 workers × 4 rounds)
+    (100, 1, 2, 5, [5] * 20),  # no chunk costs more than five
+    (3, 64, 8, 4, [3]),
+    (0, 64, 2, 4, []),
 )
 def test_chunks_are_whole_units_and_shared_out_in_rounds(count, unit, workers, most, sizes):
     parts = cut_chunks(count, unit=unit, workers=workers, most=most)

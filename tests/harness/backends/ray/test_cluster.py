@@ -21,7 +21,7 @@ from openended.harness.models import EmbedderSpec, list_bundled_models
 from openended.harness.run import Session, run
 from openended.harness.storage.store import Store
 from tests.harness.run.small import ONE_MODEL, settings
-from tests.helpers import ROOT, embedding, generate, generation, q_request, ragged
+from tests.helpers import ROOT, cases, check_error, embedding, generate, generation, q_request, ragged
 
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (extra `ray`)"),
@@ -132,10 +132,8 @@ def test_what_a_worker_refuses_is_told_as_if_it_were_here(session):
     cluster = cluster_of(session)
     lm = load_ray_backend(cluster, settings_model())
     request = generation([Prompt("a", 0, (5,))], Nucleus(p=0.9), seed=0, max_new_tokens=5000, batch_size=1)
-    with pytest.raises(SpecError, match="max_new_tokens"):
-        lm.generate(request, print)
-    with pytest.raises(AttributeError, match="no_such_task"):
-        list(cluster.map("no_such_task", [()]))
+    check_error(SpecError, "max_new_tokens", lm.generate, request, print)
+    check_error(AttributeError, "no_such_task", list, cluster.map("no_such_task", [()]))
     assert len(list(cluster.map("describe_model", [(lm.source,)] * 2))) == 2, "it goes on after both"
 
 
@@ -168,17 +166,14 @@ def test_an_option_about_workers_asks_for_them(given):
     assert Runtime(**given).spread
     assert Runtime(engine="ray").spread
     assert not Runtime().spread
-    with pytest.raises(SpecError, match=rf"runtime\.{option}: expected null with engine=local"):
-        Runtime(engine="local", **given)
+    check_error(SpecError, rf"runtime\.{option}: expected null with engine=local", Runtime, engine="local", **given)
 
 
 def test_without_ray_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ExtraNotInstalled, match=r"ray is not installed; pip install 'openended\[ray\]'"):
-        engine.load_ray()
+    check_error(ExtraNotInstalled, r"ray is not installed; pip install 'openended\[ray\]'", engine.load_ray)
     for asked in ({"engine": "ray"}, {"workers": 8}):
-        with pytest.raises(ExtraNotInstalled, match=r"pip install 'openended\[ray\]'"):
-            Runtime(**asked)
+        check_error(ExtraNotInstalled, r"pip install 'openended\[ray\]'", Runtime, **asked)
     Runtime()
 
 
@@ -221,23 +216,21 @@ def test_sigterm_while_ray_starts_ends_the_command_as_elsewhere(monkeypatch):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-@pytest.mark.parametrize(
-    ("options", "nodes", "want"),
-    [
-        ({}, [{"CPU": 8.0}], (0, 1, 8)),
-        ({"workers": 2}, [{"CPU": 8.0}], (0, 2, 4)),
-        ({"workers": 3}, [{"CPU": 8.0}, {"CPU": 8.0}], (0, 3, 4)),  # five each would leave no room for the third
-        ({"workers": 2, "threads": 1}, [{"CPU": 8.0}], (0, 2, 1)),
-        ({"workers": 9}, [{"CPU": 2.0}], (0, 9, 1)),
-        ({}, [{"CPU": 8.0}, {"CPU": 8.0}], (0, 2, 8)),
-        ({}, [{"CPU": 8.0, "GPU": 4.0}, {"CPU": 8.0, "GPU": 2.0}], (1, 6, 1)),
-        ({"gpus_per_worker": 0.5}, [{"CPU": 8.0, "GPU": 1.0}], (0.5, 2, 1)),
-        ({"gpus_per_worker": 0.2}, [{"CPU": 8.0, "GPU": 1.0}], (0.2, 5, 1)),
-        ({"gpus_per_worker": 0.6}, [{"CPU": 8.0, "GPU": 2.0}], (0.6, 2, 1)),  # no part of a GPU spans two
-        ({"gpus_per_worker": 2.0}, [{"CPU": 8.0, "GPU": 3.0}, {"CPU": 8.0, "GPU": 2.0}], (2, 2, 1)),
-        ({"device": "cpu"}, [{"CPU": 8.0, "GPU": 4.0}], (0, 1, 8)),
-        ({"gpus_per_worker": 0.0}, [{"CPU": 8.0, "GPU": 4.0}], (0, 1, 8)),
-    ],
+@cases(
+    "options, nodes, want",
+    ({}, [{"CPU": 8.0}], (0, 1, 8)),
+    ({"workers": 2}, [{"CPU": 8.0}], (0, 2, 4)),
+    ({"workers": 3}, [{"CPU": 8.0}, {"CPU": 8.0}], (0, 3, 4)),  # five each would leave no room for the third
+    ({"workers": 2, "threads": 1}, [{"CPU": 8.0}], (0, 2, 1)),
+    ({"workers": 9}, [{"CPU": 2.0}], (0, 9, 1)),
+    ({}, [{"CPU": 8.0}, {"CPU": 8.0}], (0, 2, 8)),
+    ({}, [{"CPU": 8.0, "GPU": 4.0}, {"CPU": 8.0, "GPU": 2.0}], (1, 6, 1)),
+    ({"gpus_per_worker": 0.5}, [{"CPU": 8.0, "GPU": 1.0}], (0.5, 2, 1)),
+    ({"gpus_per_worker": 0.2}, [{"CPU": 8.0, "GPU": 1.0}], (0.2, 5, 1)),
+    ({"gpus_per_worker": 0.6}, [{"CPU": 8.0, "GPU": 2.0}], (0.6, 2, 1)),  # no part of a GPU spans two
+    ({"gpus_per_worker": 2.0}, [{"CPU": 8.0, "GPU": 3.0}, {"CPU": 8.0, "GPU": 2.0}], (2, 2, 1)),
+    ({"device": "cpu"}, [{"CPU": 8.0, "GPU": 4.0}], (0, 1, 8)),
+    ({"gpus_per_worker": 0.0}, [{"CPU": 8.0, "GPU": 4.0}], (0, 1, 8)),
 )
 def test_what_each_worker_gets(options, nodes, want):
     assert allocate_resources(Runtime(engine="ray", **options), nodes) == want

@@ -15,7 +15,7 @@ from openended.harness.decoders.base import Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, Mirostat, Nucleus, TopK, Typical, Xtc
 from openended.harness.models import ModelSpec, load_model
 from tests.harness.backends.vllm.fake import fake_vllm
-from tests.helpers import generate, generation, q_request, scoring
+from tests.helpers import check_error, generate, generation, q_request, scoring
 
 PATH = "bundled:docs-s"
 ROWS = ((314, 159, 265, 358, 97), (271, 82, 81, 8, 284), (161, 80, 339, 88, 74), ())
@@ -93,11 +93,8 @@ def test_an_engine_that_dies_is_one_line_and_keeps_what_was_finished(reference):
     with fake_vllm(reference, fails_at=9):
         backend, kept = make(max_num_seqs=2), list[Generation]()
         request = generation(PROMPTS, Nucleus(), seed=1, max_new_tokens=3, batch_size=4)
-        with pytest.raises(DataError, match="vLLM stopped") as caught:
-            backend.generate(request, kept.extend)
-        message = str(caught.value)
+        message = check_error(DataError, "vLLM stopped", backend.generate, request, kept.extend)
         assert "RuntimeError: CPU Generator does not use offset" in message
-        assert "\n" not in message
         assert "repeat the command" in message
         assert kept
         left = [p for p in PROMPTS if (p.example_id, p.sample) not in {(g.example_id, g.sample) for g in kept}]
@@ -113,8 +110,7 @@ def test_an_error_of_the_caller_ends_the_requests_of_its_call(engine):
         raise OSError("disk full")
 
     request = generation(PROMPTS, Greedy(), seed=1, max_new_tokens=3, batch_size=4)
-    with pytest.raises(OSError, match="disk full"):
-        backend.generate(request, full)
+    check_error(OSError, "disk full", backend.generate, request, full)
     assert len(texts(backend, Greedy())) == len(PROMPTS)
 
 
@@ -142,22 +138,19 @@ def test_options_reach_the_engine_by_name(engine):
         build_engine_options(VllmSpec(path=PATH, engine={"blocksize": 32}), {"block_size"})
 
 
-def test_a_device_map_is_refused():
-    with pytest.raises(SpecError, match="tensor_parallel_size"):
-        load_vllm(VllmSpec(path=PATH), device_map="auto")
-
-
 def test_lengths_beyond_the_context_are_refused(engine):
     context = load_model(ModelSpec(path=PATH)).context_length
     with pytest.raises(SpecError, match="positions"):
         make().generate(generation(PROMPTS, Greedy(), seed=1, max_new_tokens=context, batch_size=1), print)
 
 
-def test_a_vllm_that_cannot_be_imported_is_one_line(monkeypatch):
+def test_what_vllm_lacks_is_one_line(monkeypatch):
+    spec = VllmSpec(path=PATH)
+    check_error(SpecError, "tensor_parallel_size", load_vllm, spec, device_map="auto")
     monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(DataError, match="vLLM cannot be imported") as caught:
-        texts(make(), Greedy())
-    assert "\n" not in str(caught.value)
+    check_error(DataError, "vLLM cannot be imported", texts, make(), Greedy())
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    check_error(ExtraNotInstalled, r"openended\[vllm\]", spec.check_ready)
 
 
 def test_decoders_that_draw_from_q_are_taken_and_others_refused_by_name():
@@ -166,8 +159,7 @@ def test_decoders_that_draw_from_q_are_taken_and_others_refused_by_name():
         if issubclass(cls, QDecoder):
             assert spec.cannot("generate", cls()) is None
         elif name in ("beam", "contrastive"):
-            with pytest.raises(SpecError, match=f"{name} does not draw.*use model=transformers"):
-                spec.demand("generate", cls())
+            check_error(SpecError, f"{name} does not draw.*use model=transformers", spec.demand, "generate", cls())
 
 
 def test_what_can_move_a_logit_is_in_the_identity(monkeypatch):
@@ -188,9 +180,3 @@ def test_the_context_is_the_smaller_one():
     assert whole is not None
     assert VllmSpec(path=PATH, max_model_len=32).context_length() == 32
     assert VllmSpec(path=PATH, max_model_len=10**6).context_length() == whole
-
-
-def test_without_vllm_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ExtraNotInstalled, match=r"openended\[vllm\]"):
-        VllmSpec(path=PATH).check_ready()

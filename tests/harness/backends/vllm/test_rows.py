@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from openended.harness.backends.vllm import rows as vllm_rows
 from openended.harness.backends.vllm.rows import make_group, make_order
 from openended.harness.core import build, load_members
 from openended.harness.decoders.base import Prompt, QDecoder
 from openended.harness.decoders.sampling import Greedy
-from tests.helpers import generation
+from tests.helpers import cases, generation
 from tests.lazy import torch
 
 EOS = (0, 5)
@@ -28,9 +26,7 @@ def test_rows_without_an_order_keep_their_logits():
     assert masked[1].tolist() == [float("-inf")] * 5 + [0.0]
 
 
-@pytest.mark.parametrize(
-    "cls", [c for c in load_members("decoder").values() if issubclass(c, QDecoder)], ids=lambda c: c.name
-)
+@cases("cls", *(c for c in load_members("decoder").values() if issubclass(c, QDecoder)), ids=lambda c: c.name)
 def test_every_decoder_with_a_q_crosses_to_the_worker(cls):
     decoder = cls()
     assert build("decoder", vllm_rows.describe_decoder(decoder)) == decoder

@@ -1,6 +1,5 @@
 """Boundaries against published values, and the whole procedure on simulated paths of its statistic."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +21,7 @@ from openended.harness.report.tables.decisions import build_decision_frame
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.results import DECISIONS, group_systems, read_results
 from tests.harness.report.synthetic import result, write_run
+from tests.helpers import change_json
 
 COMPARISON = PlannedComparison("a", "b", "m")
 MIN_DETECTABLE = 1.959964 + 0.841621  # the drift that one test at 5 % finds with a power of 80 %
@@ -88,8 +88,7 @@ def test_a_damaged_file_of_decisions_is_left_aside(tmp_path, change, caplog):
     plan = DecisionPlan((COMPARISON,), (10, 20), 0.1)
     save_decisions(tmp_path, plan, [])
     assert read_decision_plan(tmp_path) == plan
-    node = json.loads((tmp_path / DECISIONS).read_text())
-    (tmp_path / DECISIONS).write_text(json.dumps(node | change))
+    change_json(tmp_path / DECISIONS, **change)
     assert read_decision_plan(tmp_path) is None
     assert "damaged, left aside: not a file of decisions" in caplog.text
 

@@ -29,6 +29,7 @@ from openended.harness.report.tables.pivot import build_tables
 from openended.harness.results import Layout, find_interval, group_systems, load_replicates, read_results
 from openended.metrics.gen_ppl import GenPPL
 from tests.harness.report.synthetic import result, store_arrays, write_run
+from tests.helpers import cases
 
 
 def build_significance_tables(*inputs):
@@ -157,10 +158,8 @@ def test_a_run_of_several_samples_is_compared_prompt_by_prompt(tmp_path):
     assert cells["entropy"].note == ""
     (table,) = make_tables(results, Layout(gaps=True), "t")
     assert all(math.isfinite(cell.value) for row in table.rows for cell in row.cells), "the gap to the human is lost"
-    assert any(
-        "human values are based on 25 texts, those of the systems on 100" in line
-        for line in table.list_notes("warning")
-    )
+    warning = "human values are based on 25 texts, those of the systems on 100"
+    assert any(warning in line for line in table.list_notes("warning"))
 
 
 def _side(name, ids, rng, level):
@@ -246,15 +245,13 @@ def test_all_pairs_are_tested_from_the_draws_of_one_seed(tmp_path):
         assert math.isnan(apart.nearer)
 
 
-@pytest.mark.parametrize(
-    ("direction", "human", "outcome"),
-    [
-        ("higher", None, "nucleus p=0.95"),
-        ("lower", None, "greedy"),
-        ("match_human", 0.5, "nucleus p=0.95"),
-        ("match_human", 0.0, "greedy"),
-        ("match_human", 0.25, UNDECIDED),  # the values differ, their distances do not
-    ],
+@cases(
+    "direction, human, outcome",
+    ("higher", None, "nucleus p=0.95"),
+    ("lower", None, "greedy"),
+    ("match_human", 0.5, "nucleus p=0.95"),
+    ("match_human", 0.0, "greedy"),
+    ("match_human", 0.25, UNDECIDED),  # the values differ, their distances do not
 )
 def test_a_decision_follows_the_direction_of_the_value(tmp_path, direction, human, outcome):
     rng = np.random.default_rng(0)
@@ -315,11 +312,8 @@ def test_a_difference_is_that_of_the_value_which_it_names(tmp_path):
     texts = systems(np.random.default_rng(0), (0.0, 0.5, 0.5))
     del texts["nucleus"]
     for number, (decoder, values) in enumerate(texts.items()):
-        lines = [
-            stored(tmp_path, f"{system}{number}{m}", values * scale, metric=m)
-            for m, scale in (("m", 1), ("p", 99))
-            for system in (decoder, "human")
-        ]
+        scales = [(m, scale, system) for m, scale in (("m", 1), ("p", 99)) for system in (decoder, "human")]
+        lines = [stored(tmp_path, f"{system}{number}{m}", values * scale, metric=m) for m, scale, system in scales]
         write_run(tmp_path, decoder, 0, results=lines)
     results = read_results([tmp_path])
     (measured, other), (asked, same) = (list(format_power(results, [], d)) for d in ({}, {"m": 0.02}))
@@ -395,9 +389,8 @@ def test_distances_to_a_human_value_of_unknown_error_are_not_tested(tmp_path):
 
 
 def test_equal_texts_are_equally_far_although_no_replicate_varies(tmp_path):
-    results = written(
-        tmp_path, dict.fromkeys(("greedy", "ancestral"), np.zeros(120)), "match_human", "bootstrap", np.zeros(120)
-    )
+    values = dict.fromkeys(("greedy", "ancestral"), np.zeros(120))
+    results = written(tmp_path, values, "match_human", "bootstrap", np.zeros(120))
     (test,) = compare_pairs(results).values()
     assert (test.p_value, test.nearer) == (1.0, 1.0)
 
@@ -461,7 +454,6 @@ def test_values_on_both_sides_of_a_target_are_equally_good(tmp_path):
 def test_a_difference_that_no_random_signs_reach_has_the_p_value_of_its_bound():
     far = np.random.default_rng(2).normal(size=200) + 1.0
     # Hoeffding: 2 exp(-(sum of x)² / (2 sum of x²)); no random pattern of signs reaches such a sum.
-    assert paired.compute_sign_flip_p(far, draws=1000) == pytest.approx(
-        2 * math.exp(-(far.sum() ** 2) / (2 * far @ far))
-    )
+    expected = 2 * math.exp(-(far.sum() ** 2) / (2 * far @ far))
+    assert paired.compute_sign_flip_p(far, draws=1000) == pytest.approx(expected)
     assert paired.compute_sign_flip_p(far, draws=1000) < paired.compute_sign_flip_p(far[:20], draws=1000) < 0.01

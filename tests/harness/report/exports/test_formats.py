@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 import zipfile
-from pathlib import Path
 
 import pytest
 import yaml
@@ -18,8 +17,9 @@ from openended.harness.results import FIXED, read_results
 from openended.harness.storage import read_record
 from tests.harness.report.page.made import make_report
 from tests.harness.report.synthetic import make_interval, result, write_run
+from tests.helpers import ROOT
 
-SCHEMAS = Path(__file__).parents[3] / "fixtures" / "every_eval_ever"  # of the package every-eval-ever 0.3.0, MIT
+SCHEMAS = ROOT / "tests/fixtures/every_eval_ever"  # of the package every-eval-ever 0.3.0, MIT
 
 
 @pytest.fixture(scope="module")
@@ -32,26 +32,20 @@ def runs(tmp_path_factory):
 def measured(tmp_path_factory):
     """One run without texts: a perplexity with an interval and the human one, and a value that aims at 0.5."""
     folder = tmp_path_factory.mktemp("measured")
-    ppl = result(
-        "model", "gen_ppl", {"gen_ppl": 35.0, "entropy": math.nan}, intervals={"gen_ppl": make_interval(30.0, 40.0)}
-    )
-    accuracy = result(
-        "model", "accuracy", {"accuracy": 0.75}, bounds={"accuracy": (0.0, 1.0)}, directions={"accuracy": "nearest 0.5"}
-    )
+    interval = {"gen_ppl": make_interval(30.0, 40.0)}
+    ppl = result("model", "gen_ppl", {"gen_ppl": 35.0, "entropy": math.nan}, intervals=interval)
+    facts = {"bounds": {"accuracy": (0.0, 1.0)}, "directions": {"accuracy": "nearest 0.5"}}
+    accuracy = result("model", "accuracy", {"accuracy": 0.75}, **facts)
     human = result("human", "gen_ppl", {"gen_ppl": 32.0})
     loops = [result(system, "loops", {"loops": value}) for system, value in (("model", 0.0), ("human", 0.125))]
     write_run(folder, "nucleus", 0, results=[ppl, human, accuracy, *loops])
     return folder
 
 
-def read_evaluation(folder):
-    (path,) = folder.glob("data/openended/*/*/*[0-9a-f].json")
-    return json.loads(path.read_text())
-
-
 def test_a_value_that_aims_at_the_human_one_is_a_distance_and_a_value_without_polarity(measured, tmp_path):
     export_results([measured], tmp_path / "out", "eee", name="a", organization="Some Lab")
-    evaluation = read_evaluation(tmp_path / "out")
+    (path,) = tmp_path.glob("out/data/openended/*/*/*[0-9a-f].json")
+    evaluation = json.loads(path.read_text())
     assert evaluation["source_metadata"]["source_organization_name"] == "Some Lab"
     by_id = {row["metric_config"]["metric_id"]: row for row in evaluation["evaluation_results"]}
     assert set(by_id) == {f"openended.{name}" for name in (
@@ -74,9 +68,8 @@ def test_a_value_that_aims_at_the_human_one_is_a_distance_and_a_value_without_po
 
 
 def test_an_evaluation_and_its_texts_follow_the_schema(runs, measured, tmp_path):
-    jsonschema = pytest.importorskip(
-        "jsonschema", reason="validates the JSON of Every Eval Ever: pip install jsonschema"
-    )
+    reason = "validates the JSON of Every Eval Ever: pip install jsonschema"
+    jsonschema = pytest.importorskip("jsonschema", reason=reason)
     evaluation, sample = (
         jsonschema.Draft7Validator(json.loads((SCHEMAS / f"{name}.schema.json").read_text("utf-8")))
         for name in ("eval", "instance_level_eval")
@@ -187,5 +180,5 @@ def test_equal_runs_give_equal_files_and_nothing_old_is_kept(runs, tmp_path):
 
 
 def test_every_column_of_the_table_is_documented():
-    page = (Path(__file__).parents[4] / "docs/exchange.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/exchange.md").read_text(encoding="utf-8")
     assert [name for name in FIXED if f"`{name}`" not in page] == []

@@ -143,10 +143,8 @@ def test_neighbors_differ_in_dash_and_coinciding_curves_in_the_position_of_their
     assert len({(look["color"], look["marker"]) for look in looks}) == STYLES == 49
     assert STYLES >= MOST
     assert len(set(COLORS)) == len(COLORS)
-    curves = [
-        Series(mark="curve", x=np.zeros(n), y=np.zeros(n), label=name)
-        for name, n in zip("abcd", (120,) * 3 + (2,), strict=True)
-    ]
+    sizes = zip("abcd", (120,) * 3 + (2,), strict=True)
+    curves = [Series(mark="curve", x=np.zeros(n), y=np.zeros(n), label=name) for name, n in sizes]
     (panel,) = draw_plot(Plot([Panel(curves)]), DECLARED, SystemStyles([])).axes
     assert [line.get_markevery() for line in panel.lines] == [(0, 20), (5, 20), (10, 20), (0, 1)]
 
@@ -164,9 +162,8 @@ def test_systems_are_in_the_order_of_the_layout_as_in_its_table(tmp_path):
     assert [row.labels for row in table.rows][-4:] == [("medium", name) for name in printed]
     names = ["ancestral", "nucleus p=0.9", "nucleus p=0.5", "greedy"]
     ticks = draw("metrics", results, **options)["metrics"].axes[0].get_yticklabels()
-    assert [tick.get_text() for tick in ticks] == [
-        f"{model} {name}" for model in ("docs-s", "docs-m") for name in names
-    ]
+    titles = [f"{model} {name}" for model in ("docs-s", "docs-m") for name in names]
+    assert [tick.get_text() for tick in ticks] == titles
     # Those that the layout does not name follow as they were typed.
     typed = [replace(value, ranks={"decoder": {"nucleus": 0, "greedy": 1}}) for value in results.values]
     ranked = rank_as_in_table(typed, Layout(names={"decoder": {"ancestral": "Sampling"}}))
@@ -291,9 +288,8 @@ def test_sizes_are_drawn_for_each_decoder_and_embedder(tmp_path):
     assert [tick.get_text() for tick in panel.get_xticklabels()] == ["small", "medium"]
     assert (panel.get_title(), panel.get_xlabel()) == ("MAUVE ↑", "size of the model")
     labels = panel.get_legend_handles_labels()[1]
-    assert sorted(labels) == [
-        f"{system}, embedder={embedder}" for system in ("greedy", "nucleus p=0.95") for embedder in ("docs-m", "docs-s")
-    ]
+    pairs = [(s, e) for s in ("greedy", "nucleus p=0.95") for e in ("docs-m", "docs-s")]
+    assert sorted(labels) == [f"{system}, embedder={embedder}" for system, embedder in pairs]
     assert draw("sizes", results, metrics=("mauve",)) == {}, "the layout names no models"
 
 
@@ -373,12 +369,8 @@ def draw_parts(folder, points, **figure):
 
 
 def test_each_task_has_a_color_a_region_and_temperatures(tmp_path):
-    points = [
-        ("news.csv", 1, 0.95, 0.58),
-        ("news.csv", 0.7, 0.34, 0.92),
-        ("news.csv", 0.9, 0.4, 0.4),
-        ("stories", 1, 0.9, 0.15),
-    ]
+    points = [("news.csv", 1, 0.95, 0.58), ("news.csv", 0.7, 0.34, 0.92), ("news.csv", 0.9, 0.4, 0.4)]
+    points += [("stories", 1, 0.9, 0.15)]
     panel = draw_parts(tmp_path, points, names={"task": {"news.csv": "News | of 2019"}})
     dots = [line for line in panel.get_lines() if line.get_label() in ("News", "stories")]
     assert [(line.get_label(), line.get_color()) for line in dots] == [("News", COLORS[0]), ("stories", COLORS[1])]

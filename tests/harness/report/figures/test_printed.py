@@ -10,6 +10,7 @@ from openended.harness.app.hydra.compose import Composer
 from openended.harness.report.figures.draw import choose_figures, read_declarations
 from openended.harness.results import build_layout, filter_results, read_results
 from tests.harness.report.synthetic import draw_figure, result, write_run
+from tests.helpers import cases
 
 PRINTED = Path(__file__).parents[1] / "printed"
 FIGURES = {
@@ -33,38 +34,33 @@ def declare(experiment, figure, metrics=()):
     return read_declarations()[changes.pop("like", figure)].change(changes)
 
 
-def find_titles(experiment):
-    return [node["title"] for node in layout_of(experiment).figures.values() if node and "title" in node]
-
-
 @pytest.mark.parametrize("using", ["", "_docs"])
-@pytest.mark.parametrize(
+@cases(
     "name",
-    [
+    *(
         n
         for n, facts in FIGURES.items()
         if facts.get("experiment", n).split("_")[0] in PAPERS
         and " " not in facts.get("experiment", n)
         and n not in ("huse_fig1", "huse_fig2")
-    ],
+    ),
 )
 def test_a_figure_has_the_title_of_its_paper(name, using):
     experiment = FIGURES[name].get("experiment", name)
     number = FIGURES[name]["item"].removeprefix("Figure ").partition(",")[0]
     wanted = f"{PAPERS[name.split('_')[0]]} Figure {number}"
-    titles = [*find_titles(experiment + using), layout_of(experiment + using).title]
+    layout = layout_of(experiment + using)
+    titles = [layout.title, *(node["title"] for node in layout.figures.values() if node and "title" in node)]
     assert any(title.startswith(wanted) for title in titles), titles
 
 
-@pytest.mark.parametrize(
-    ("experiment", "figure", "panels"),
-    [
-        ("mauve_fig4_length", "sweep", FIGURES["mauve_fig4_length"]["panels"]),
-        ("mauve_fig6_length", "sweep", FIGURES["mauve_fig6_length"]["panels"]),
-        ("pr_fig8", "sweep", FIGURES["pr_fig8"]["panels"]),
-        ("pr_fig2", "pr_curves", FIGURES["pr_figa3"]["panels"]),
-        ("huse_fig5", "huse-stability", FIGURES["huse_fig5"]["panels"]),
-    ],
+@cases(
+    "experiment, figure, panels",
+    ("mauve_fig4_length", "sweep", FIGURES["mauve_fig4_length"]["panels"]),
+    ("mauve_fig6_length", "sweep", FIGURES["mauve_fig6_length"]["panels"]),
+    ("pr_fig8", "sweep", FIGURES["pr_fig8"]["panels"]),
+    ("pr_fig2", "pr_curves", FIGURES["pr_figa3"]["panels"]),
+    ("huse_fig5", "huse-stability", FIGURES["huse_fig5"]["panels"]),
 )
 def test_panels_are_those_printed_in_their_order(experiment, figure, panels):
     declared = [node.get("title", node.get("xlabel")) for node in declare(experiment, figure).panels.values()]
@@ -158,9 +154,7 @@ def test_bars_have_standard_errors_over_seeds_and_sets_of_human_texts(tmp_path):
     assert (high - low) / 2 == pytest.approx(0.0645, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("experiment", "key"), [("pr_fig7", "rows_or_columns"), ("pr_fig7b", "rows_or_columns"), ("pr_figa5", "variables")]
-)
+@cases("experiment, key", ("pr_fig7", "rows_or_columns"), ("pr_fig7b", "rows_or_columns"), ("pr_figa5", "variables"))
 def test_correlations_are_of_the_printed_metrics(experiment, key, tmp_path):
     declared = declare(experiment, "metric-agreement")
     for number in range(5):
@@ -181,9 +175,8 @@ def test_correlations_are_of_the_printed_metrics(experiment, key, tmp_path):
     rows = [tick.get_text() for tick in panel.get_yticklabels()]
     assert rows == FIGURES[experiment][key]
     columns = [tick.get_text() for tick in panel.get_xticklabels()]
-    expected = {"pr_fig7": ["Self-BLEU-4", "Distinct-4"], "pr_fig7b": FIGURES["pr_fig7b"]["others"], "pr_figa5": rows}[
-        experiment
-    ]
+    titles = {"pr_fig7": ["Self-BLEU-4", "Distinct-4"], "pr_fig7b": FIGURES["pr_fig7b"]["others"], "pr_figa5": rows}
+    expected = titles[experiment]
     assert columns == expected
     assert declared.options.get("least", 5) == (4 if experiment == "pr_fig7b" else 5)
 

@@ -16,6 +16,7 @@ from openended.harness.report.findings.claims import load_claims
 from openended.harness.report.tables.headline import describe_best
 from openended.harness.results import SystemValue, load_layout, read_results
 from tests.harness.report.synthetic import result, write_run
+from tests.helpers import cases
 
 
 def items(folder, decoders, **more):
@@ -86,10 +87,8 @@ def findings(folder):
     (table,) = make_tables(read_results([folder]), load_layout("findings"), "f")
     verdicts = {row.label: row.cells[-1].number for row in table.rows}
     checked = sum(words != "not measured" for words in verdicts.values())
-    assert (
-        f"of {checked} claims about equal systems, {0.05 * checked:.1f} would be sure by chance"
-        in table.list_notes("remark")[-1]
-    )
+    by_chance = f"of {checked} claims about equal systems, {0.05 * checked:.1f} would be sure by chance"
+    assert by_chance in table.list_notes("remark")[-1]
     return verdicts
 
 
@@ -289,15 +288,13 @@ def write_scores(folder, **values):
     return read_results([folder])
 
 
-@pytest.mark.parametrize(
-    ("values", "line"),
-    [
-        ({"greedy": [0.20, 0.21, 0.19, 0.2, 0.2, 0.21, 0.19], "nucleus": [0.90, 0.92, 0.91, 0.91, 0.9, 0.92, 0.91],
-          "ancestral": [0.93, 0.88, 0.9, 0.91, 0.9, 0.92, 0.9]}, "nucleus, MAUVE 0.910, not significantly different from 1 other"),
-        ({"greedy": [0.2, 0.21, 0.2], "nucleus": [0.9, 0.91, 0.9]}, "nucleus, MAUVE 0.903, not tested against the others"),
-        ({"greedy": [0.2], "nucleus": [0.9]}, "nucleus, MAUVE 0.900, not tested against the others"),
-        ({"greedy": [0.2, 0.3]}, None),
-    ],
+@cases(
+    "values, line",
+    ({"greedy": [0.20, 0.21, 0.19, 0.2, 0.2, 0.21, 0.19], "nucleus": [0.90, 0.92, 0.91, 0.91, 0.9, 0.92, 0.91],
+      "ancestral": [0.93, 0.88, 0.9, 0.91, 0.9, 0.92, 0.9]}, "nucleus, MAUVE 0.910, not significantly different from 1 other"),
+    ({"greedy": [0.2, 0.21, 0.2], "nucleus": [0.9, 0.91, 0.9]}, "nucleus, MAUVE 0.903, not tested against the others"),
+    ({"greedy": [0.2], "nucleus": [0.9]}, "nucleus, MAUVE 0.900, not tested against the others"),
+    ({"greedy": [0.2, 0.3]}, None),
 )  # fmt: skip
 def test_the_best_system_is_named_with_those_that_no_test_separates_from_it(tmp_path, values, line):
     assert describe_best(write_scores(tmp_path, **values)) == ([line] if line else [])
@@ -355,10 +352,8 @@ def test_verdicts_of_a_large_difference_of_several_tasks_and_without_variation()
 
     assert uncertainty.combine_tasks({"a": failed(0.005), "b": failed(0.9)}).sure
     assert uncertainty.combine_tasks({"a": failed(0.02), "b": failed(0.9)}).words == "undecided"
-    assert (
-        uncertainty.combine_tasks(dict.fromkeys("abc", Verdict("m", (True,), sure=True, doubts=(0.02,)))).words
-        == "holds"
-    )
+    verdict = Verdict("m", (True,), sure=True, doubts=(0.02,))
+    assert uncertainty.combine_tasks(dict.fromkeys("abc", verdict)).words == "holds"
 
     rng = np.random.default_rng(4)
     verdict = verdict_of([np.zeros(60), rng.normal(size=60) + 3], "bootstrap")

@@ -172,9 +172,8 @@ def test_tokens_spell_their_text_or_are_not_told(shelf):
     vocabulary = {name: number for number, name in enumerate(("hello", "<0x0A>", "<0xF0>", "<0x9F>", "▁hello"))}
     of_bytes = Tokenizer(models.WordLevel(vocabulary, unk_token="hello"))
     of_bytes.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
-    assert (
-        page_parts.measure_tokens(of_bytes, "hello\n\ufffd\ufffd hello", range(5), 5) is None
-    )  # bytes of no character
+    # bytes of no character
+    assert page_parts.measure_tokens(of_bytes, "hello\n\ufffd\ufffd hello", range(5), 5) is None
     assert page_parts.encode_letters([3, 1, 63.9]) == "".join(page_parts.DIGITS[n] for n in (3, 1, 63))
     assert page_parts.load_tokenizer(shelf.sources[0].results.runs[0]) is not None
 

@@ -26,7 +26,7 @@ from openended.harness.results import Layout, SearchResult, SearchTrial, load_la
 from openended.harness.storage import write_examples
 from openended.metrics.bradley_terry import bradley_terry
 from tests.harness.report.synthetic import draw_figure, quickstart, read_cells, result, seal, store_arrays, write_run
-from tests.helpers import openended
+from tests.helpers import cases, check_error, openended
 
 DECODERS = ("greedy", "ancestral", "nucleus", "top_k")
 DIRECTIONS = {"low": "lower", "match": "match_human"}  # the other metrics are better the higher they are
@@ -70,8 +70,7 @@ def test_constant_values_have_no_correlation(tmp_path):
 def test_two_systems_are_too_few(tmp_path):
     for rank, decoder in enumerate(DECODERS[:2]):
         write(tmp_path, decoder, up=float(rank), bradley_terry=float(rank))
-    with pytest.raises(DataError, match="three systems or more"):
-        build(tmp_path, "correlation")
+    check_error(DataError, "three systems or more", build, tmp_path, "correlation")
 
 
 def test_embedders_are_columns_and_their_rankings_are_correlated(tmp_path):
@@ -178,19 +177,16 @@ def test_detected_at_the_root_of_both_errors():
     assert make_curve({0: 0.0, 10: 2.77}).smallest is None
     unknown = make_curve({0: 0.0, 10: 9.0}, error=math.nan)  # which is no error of 0
     assert ([point.detected for point in unknown.points], unknown.is_known) == ([None], False)
-    with pytest.raises(DataError, match="openended stress makes them"):
-        find_perturbation_curves(cast("Any", None), [])
+    check_error(DataError, "openended stress makes them", find_perturbation_curves, cast("Any", None), [])
 
 
-@pytest.mark.parametrize(
-    ("values", "monotone"),
-    [
-        ({0: 0.0, 10: 5.0, 30: 9.0}, True),
-        ({0: 9.0, 10: 5.0, 30: 0.0}, True),
-        ({0: 0.0, 10: 5.0, 30: 4.0}, True),  # a step back within the error
-        ({0: 0.0, 10: 9.0, 30: 1.0}, False),
-        ({0: 0.0, 10: 0.0, 30: math.nan}, True),
-    ],
+@cases(
+    "values, monotone",
+    ({0: 0.0, 10: 5.0, 30: 9.0}, True),
+    ({0: 9.0, 10: 5.0, 30: 0.0}, True),
+    ({0: 0.0, 10: 5.0, 30: 4.0}, True),  # a step back within the error
+    ({0: 0.0, 10: 9.0, 30: 1.0}, False),
+    ({0: 0.0, 10: 0.0, 30: math.nan}, True),
 )
 def test_monotone_up_to_the_error(values, monotone):
     assert make_curve(values).is_monotone == monotone
@@ -289,9 +285,8 @@ def test_the_domains_of_the_human_texts_in_each_cell(tmp_path):
         [6, 1, "bbc.com 6"],
         [5, 2, "cbc.ca 3, nbc.com 2"],
     ]
-    assert table.list_notes("remark")[0].startswith(
-        "2 of 2 cells with at least 5 human texts hold texts of one or two domains; 12"
-    )
+    remark = "2 of 2 cells with at least 5 human texts hold texts of one or two domains; 12"
+    assert table.list_notes("remark")[0].startswith(remark)
 
 
 ONE = SearchResult(
@@ -307,15 +302,10 @@ ONE = SearchResult(
     ({"decoder": 0.25, "top_k.k": 0.75},),
 )  # fmt: skip
 NEARBY = (("0.7008", 0.8), ("0.7019", 0.9), ("0.75", 0.85))
-TWO = SearchResult(
-    "s-34",
-    "nsgaii",
-    (measured.SearchObjective("mauve", "maximize"), measured.SearchObjective("|Δ gen_ppl|", "minimize")),
-    tuple(
-        SearchTrial(i, "complete", {"decoder.p": str(i / 10)}, v)
-        for i, v in enumerate([(0.9, 5.0), (0.8, 1.0), (0.8, 5.0)])
-    ),
-)
+OBJECTIVES = (measured.SearchObjective("mauve", "maximize"), measured.SearchObjective("|Δ gen_ppl|", "minimize"))
+TRIALS = ((0.9, 5.0), (0.8, 1.0), (0.8, 5.0))
+TRIALS_OF_P = (SearchTrial(i, "complete", {"decoder.p": str(i / 10)}, v) for i, v in enumerate(TRIALS))
+TWO = SearchResult("s-34", "nsgaii", OBJECTIVES, tuple(TRIALS_OF_P))
 
 
 def test_the_best_comes_first_with_its_interval_and_its_fresh_value():
@@ -341,21 +331,18 @@ def test_settings_that_agree_to_two_digits_are_one():
     assert any("agree to two digits" in remark for remark in best.list_notes("remark"))
 
 
-def test_the_front_holds_what_no_other_beats():
+def test_the_front_holds_what_no_other_beats_and_the_file_all_of_it(tmp_path):
     assert [t.number for t in TWO.front()] == [0, 1]
     assert [t.number for t in ONE.front()] == [1]
     best, trials = build_search_tables(TWO)
     assert [row.label for row in best.rows] == ["p=0.0", "p=0.1"]
     assert len(trials.rows) == 3
     assert any("biased upward" in line for line in best.list_notes("remark"))
+    measured.save_search(tmp_path, ONE)
+    assert decode(SearchResult, read_json(tmp_path / "search.json"), "search") == ONE
 
 
 def test_figures_are_drawn_of_what_there_is():
     assert set(show_search(ONE)) == {"search-history", "search-importance", "search-parameters"}
     assert set(show_search(TWO)) == {"search-history", "search-parameters-1", "search-parameters-2", "search-front"}
     assert show_search(SearchResult("s", "tpe", ONE.objectives, ())) == {}
-
-
-def test_the_file_holds_all_of_it(tmp_path):
-    measured.save_search(tmp_path, ONE)
-    assert decode(SearchResult, read_json(tmp_path / "search.json"), "search") == ONE

@@ -15,6 +15,7 @@ from openended.harness.report.tables.frame import make_quantity
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.results import read_results
 from tests.harness.report.synthetic import draw_figure, make_interval, print_columns, result, write_run
+from tests.helpers import cases
 
 COLUMNS = "paper table domain model decoder decoder_params metric value sd direction note".split()
 
@@ -95,9 +96,8 @@ def test_standard_deviations_and_correlations_of_embedders_stand_beside_the_publ
     assert found["precision: gpt2-xl"] == pytest.approx([0.99, -1, -1.99])
     assert found["recall: gpt2-xl"] == pytest.approx([0.99, 1, 0.01])
     table = build_comparison(results, "pr2024/B.5")
-    assert [row.label for row in table.rows][:3] == [
-        f"{m}: Varying {s}" for m, s in zip(("precision", "recall", "precision"), "QQP", strict=True)
-    ]
+    varied = zip(("precision", "recall", "precision"), "QQP", strict=True)
+    assert [row.label for row in table.rows][:3] == [f"{m}: Varying {s}" for m, s in varied]
     assert table.rows[0].cells[0].value == 0.005
     assert table.rows[2].cells[1].value == 0
 
@@ -203,13 +203,11 @@ def test_the_last_good_step_is_the_newest_that_is_not_worse_than_the_best_before
     assert second.endswith("Last good: step 1000.")
 
 
-@pytest.mark.parametrize(
-    ("last", "said"),
-    [
-        # 0.0363 is 2.52 standard errors: p = .012, .036 for the three later steps and .071 for the six pairs of steps.
-        (0.7637, "no step is significantly worse than the best before it. Last good: step 1000."),
-        (float("nan"), "not tested, for lack of values: step 1000. Last good: step 900."),
-    ],
+@cases(
+    "last, said",
+    # 0.0363 is 2.52 standard errors: p = .012, .036 for the three later steps and .071 for the six pairs of steps.
+    (0.7637, "no step is significantly worse than the best before it. Last good: step 1000."),
+    (float("nan"), "not tested, for lack of values: step 1000. Last good: step 900."),
 )
 def test_the_last_good_step_was_tested_against_a_best_one_that_was_chosen(tmp_path, last, said):
     write_training(tmp_path, "runs/a", (0.5, 0.80, 0.79, last))

@@ -24,9 +24,8 @@ def test_the_closed_form_is_the_mean_over_all_subsets(settings):
     other = [rng.random() for _ in range(settings)]
     for count in range(1, settings + 1):
         subsets = list(itertools.combinations(range(settings), count))
-        assert compute_expected_best(scores, count) == pytest.approx(
-            statistics.mean(max(scores[i] for i in s) for s in subsets)
-        )
+        expected = statistics.mean(max(scores[i] for i in s) for s in subsets)
+        assert compute_expected_best(scores, count) == pytest.approx(expected)
         # chosen by one score and scored by another; equal ones are chosen with equal chances
         found = []
         for subset in subsets:
@@ -47,9 +46,8 @@ def test_noise_alone_is_no_advantage_on_fresh_seeds():
         gain_seen.append(made.seen[5])
         gain_fresh.append(made.fresh[5])
         covered.append(abs(made.fresh[5]) <= made.half[5])
-    assert statistics.mean(gain_seen) == pytest.approx(1.27 / 2, abs=0.06), (
-        "the largest of six normals, over four seeds"
-    )
+    # the largest of six normals, over four seeds
+    assert statistics.mean(gain_seen) == pytest.approx(1.27 / 2, abs=0.06)
     assert abs(statistics.mean(gain_fresh)) < 0.06
     assert 0.94 <= statistics.mean(covered) <= 1
 
@@ -88,7 +86,9 @@ SETTINGS = {"nucleus": (0.80, 0.90, 0.94), "min_p": (0.70, 0.91, 0.72, 0.71), "g
 SEEDS = 8
 
 
-def write_sweep(folder):
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fair")
     for decoder, values in SETTINGS.items():
         for place, value in enumerate(values):
             for seed in range(SEEDS) if decoder != "greedy" else [None]:
@@ -100,12 +100,6 @@ def write_sweep(folder):
                 ]
                 options, title = ({"p": place}, f"{decoder} p={place}") if decoder != "greedy" else ({}, decoder)
                 write_run(folder, decoder, seed, results=lines, options=options, title=title)
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fair")
-    write_sweep(folder)
     made = build_report([folder / "runs"], folder / "out", layout="fair", figures=False, page=False)
     return folder, {table.name: table for table in made.tables}
 

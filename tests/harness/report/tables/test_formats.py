@@ -20,6 +20,7 @@ from openended.harness.report.tables.frame import make_cell, make_notes, make_qu
 from openended.harness.report.tables.table import Table
 from openended.harness.results.layout import Layout
 from tests.harness.report.synthetic import print_columns, print_rows
+from tests.helpers import cases
 
 NASTY = r"a_b & c% $d$ {e} #f ~g ^h \i <j> |k| *l* `m` ε τ é 中"
 HOSTILE = [
@@ -44,12 +45,6 @@ GRID = print_rows(
 )  # fmt: skip
 
 
-def hostile(text: str) -> Table:
-    rows = ((text, "model", (make_cell(0.5, note=text),)), ("human", "human", (text,), 0, True))
-    column = make_quantity("m", text, text, "higher", signature=text)
-    return print_rows([column], rows, name="name", title=text, notes=make_notes([text]), heads=(text,))
-
-
 def wide(columns: int, rows: int = 3) -> Table:
     heads = [make_quantity(f"m{i}", f"m{i}", f"Metric {i}", "higher", 3, f"m{i}|v:1") for i in range(columns)]
     lines = [(f"system {r}", "model", [make_cell(0.5, 0.01, 3)] * columns, 3) for r in range(rows)]
@@ -60,15 +55,16 @@ def console(table: Table, width: int = 150, *, verbose: bool = False) -> str:
     from rich.console import Console
 
     out = io.StringIO()
-    text_formats.print_table(
-        table, Console(file=out, width=width, force_terminal=False, no_color=True), verbose=verbose
-    )
+    console = Console(file=out, width=width, force_terminal=False, no_color=True)
+    text_formats.print_table(table, console, verbose=verbose)
     return out.getvalue()
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_breaks_out_of_a_format(text):
-    table = hostile(text)
+    rows = ((text, "model", (make_cell(0.5, note=text),)), ("human", "human", (text,), 0, True))
+    column = make_quantity("m", text, text, "higher", signature=text)
+    table = print_rows([column], rows, name="name", title=text, notes=make_notes([text]), heads=(text,))
     assert clean(clean(table)) == clean(table)
     own = "table|caption|thead|tbody|tr|th|td|b|p|br|div|span|sup|small|details|summary|code"
     assert not re.search(rf"<(?!/?({own})[ >])", to_html(table)), "nothing but our own tags"
@@ -111,9 +107,8 @@ def test_csv_keeps_full_precision_and_reasons():
     column = make_quantity("m", "m", "M")
     spanned = print_rows([column] * 2, [("x", "model", (make_cell(0.9, interval=(0.8, 0.95)), 1.0))])
     assert next(csv.reader(io.StringIO(to_csv(spanned).splitlines()[1])))[2:7] == ["0.9", "", "", "0.8", "0.95"]
-    twice = replace(
-        TABLE, columns=tuple(c._replace(key="k", title=f"T{i}", gap=i > 1) for i, c in enumerate(TABLE.columns))
-    )
+    columns = (c._replace(key="k", title=f"T{i}", gap=i > 1) for i, c in enumerate(TABLE.columns))
+    twice = replace(TABLE, columns=tuple(columns))
     assert to_csv(twice).startswith("system,kind,T0,"), "columns of one key are named by their titles"
 
 
@@ -128,9 +123,8 @@ def test_latex_structure():
     assert "S[table-format=1.3]" in text
     assert "S[table-format=+4.1]" in text
     assert "% human, MAUVE" in text[: text.index(r"\begin{table*}")], "notes are comments"
-    assert r"\usepackage{fontspec}} and a font (\setmainfont) that has the letters 中" in text.replace(
-        "fontspec}", "fontspec}}"
-    )
+    advice = r"\usepackage{fontspec}} and a font (\setmainfont) that has the letters 中"
+    assert advice in text.replace("fontspec}", "fontspec}}")
     printed = text[text.index(r"\begin{table*}") :]
     assert printed.count("{") - printed.count(r"\{") == printed.count("}") - printed.count(r"\}")
     assert set(printed) - {"é", "中"} <= set(map(chr, range(128)))
@@ -163,9 +157,8 @@ def test_numbers_are_aligned_and_a_second_column_follows_only_where_something_do
     words = print_columns("t", "T", ["x"], [(make_quantity("", "by", "by"), ["a & b"])])
     lines = format_tabular(lay_out(words), range(1), range(1))
     assert (lines[0], lines[4]) == (r"\begin{tabular}{@{}ll@{}}", r"x & a \& b \\")
-    marked = print_columns(
-        "t", "T", ["x", "y"], [(make_quantity("", "p", "p", decimals=0), ["no?", make_cell(5.0, mark="~")])]
-    )
+    cells = ["no?", make_cell(5.0, mark="~")]
+    marked = print_columns("t", "T", ["x", "y"], [(make_quantity("", "p", "p", decimals=0), cells)])
     lines = format_tabular(lay_out(marked), range(1), range(2))
     assert (lines[0], lines[4]) == (r"\begin{tabular}{@{}ll@{~}l@{}}", r"x & no? & \\")
     cells = GRID.rows[1].cells
@@ -319,14 +312,12 @@ def test_the_terminal_shows_warnings_first_and_details_on_demand():
     assert "4 more notes: in nasty name.md, or with -v" in short
 
 
-@pytest.mark.parametrize(
-    ("cell", "text"),
-    [
-        (make_cell(), ("–", "")), (make_cell(blank=True), ("", "")), (make_cell(0.001, signed=True), ("0.00", "")),
-        (make_cell(0.5, signed=True), ("+0.50", "")), (make_cell(1.0, 0.5, own_decimals=1), ("1.0", "± 0.5")),
-        (make_cell(1.0, 0.5, error=0.25), ("1.00", "± 0.50 (0.25)")), (make_cell(1.0, error=0.25), ("1.00", "(0.25)")),
-        (make_cell(0.5, 0.1, error=0.2, interval=(0.4, 0.7)), ("0.50", "[0.40, 0.70]")),
-    ],
+@cases(
+    "cell, text",
+    (make_cell(), ("–", "")), (make_cell(blank=True), ("", "")), (make_cell(0.001, signed=True), ("0.00", "")),
+    (make_cell(0.5, signed=True), ("+0.50", "")), (make_cell(1.0, 0.5, own_decimals=1), ("1.0", "± 0.5")),
+    (make_cell(1.0, 0.5, error=0.25), ("1.00", "± 0.50 (0.25)")), (make_cell(1.0, error=0.25), ("1.00", "(0.25)")),
+    (make_cell(0.5, 0.1, error=0.2, interval=(0.4, 0.7)), ("0.50", "[0.40, 0.70]")),
 )  # fmt: skip
 def test_a_cell_shows_one_number_and_one_uncertainty_which_heading_or_legend_explains(cell, text):
     table = print_rows([make_quantity("m", "m", "M", "higher", 2)], [("x", "model", (cell,))])

@@ -10,7 +10,7 @@ from openended.harness.report.build import make_tables
 from openended.harness.report.tables import frontier_gaps
 from openended.harness.results import load_layout, read_results
 from tests.harness.report.synthetic import draw_figure
-from tests.helpers import openended
+from tests.helpers import check_error, openended
 
 
 def frontier(name, points, replicates=20, noise=0.01, seed=0):
@@ -27,17 +27,15 @@ def at(value, replicates=20):
 
 
 def test_a_straight_line_is_interpolated_exactly_and_continued_beyond_its_ends():
-    values = frontier_gaps.interpolate(
-        np.array([3.0, 1.0, 2.0]), np.array([6.0, 2.0, 4.0]), np.array([1.0, 1.5, 2.7, 3.5])
-    )
+    x, y = np.array([3.0, 1.0, 2.0]), np.array([6.0, 2.0, 4.0])
+    values = frontier_gaps.interpolate(x, y, np.array([1.0, 1.5, 2.7, 3.5]))
     assert values == pytest.approx([2.0, 3.0, 5.4, 7.0])
     grid = np.linspace(1, 4, 50)
     bent = frontier_gaps.interpolate(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.0, 2.0, 1.5, 5.0]), grid)
     assert (np.diff(bent) >= -1e-12).all()
     # 2 and 1.5 are out of order: both become their mean 1.75
-    assert frontier_gaps.interpolate(np.arange(4.0), np.array([0.0, 2.0, 1.5, 5.0]), np.arange(4.0)) == pytest.approx(
-        [0, 1.75, 1.75, 5]
-    )
+    smooth = frontier_gaps.interpolate(np.arange(4.0), np.array([0.0, 2.0, 1.5, 5.0]), np.arange(4.0))
+    assert smooth == pytest.approx([0, 1.75, 1.75, 5])
 
 
 def test_values_gap_and_area_by_hand():
@@ -61,8 +59,7 @@ def test_outside_the_operating_points_there_is_no_value():
     first, far = frontier("a", [(1, 2), (2, 4)]), frontier("b", [(5, 2), (6, 4)])
     with pytest.raises(UndefinedMetric, match=r"entropy 2\.500 is outside the operating points of a, 1\.000 to 2\.000"):
         frontier_gaps.estimate_at(first, at(2.5))
-    with pytest.raises(UndefinedMetric, match="no overlap"):
-        frontier_gaps.estimate_area(first, far)
+    check_error(UndefinedMetric, "no overlap", frontier_gaps.estimate_area, first, far)
     with pytest.raises(UndefinedMetric, match="at least two different entropies"):
         frontier_gaps.interpolate(np.array([1.0, 1.0]), np.array([2.0, 3.0]), np.array([1.0]))
 
@@ -110,5 +107,4 @@ def test_table_and_figure(folder):
 @pytest.mark.long
 def test_one_setting_is_no_frontier(folder):
     results = read_results([folder / "outputs/runs/front"], {"decoder.temperature": "0.6"})
-    with pytest.raises(DataError, match="two or more settings"):
-        make_tables(results, load_layout("frontier"), "frontier")
+    check_error(DataError, "two or more settings", make_tables, results, load_layout("frontier"), "frontier")

@@ -48,6 +48,7 @@ from tests.harness.report.synthetic import (
     result,
     write_run,
 )
+from tests.helpers import cases, check_error, write_file
 
 
 def write(folder, decoder, values, seed=0, human=None, direction="match_human", metric="m", **more):
@@ -105,16 +106,14 @@ def test_only_values_that_a_metric_does_not_know_are_named(tmp_path):
 
 def test_metrics_without_any_value_are_one_note_instead_of_columns(tmp_path):
     for decoder in ("greedy", "nucleus"):
-        empty = [
-            result("model", name, {}, primary=name, status="undefined", notes=["needs two texts"]) for name in "ab"
-        ]
+        undefined = {"status": "undefined", "notes": ["needs two texts"]}
+        empty = [result("model", name, {}, primary=name, **undefined) for name in "ab"]
         write_run(tmp_path, decoder, 0, results=[result("model", "m", {"m": 1.0}), *empty])
     made = table(tmp_path)
     assert [column.key for column in made.columns] == ["m"]
     assert "No column, for lack of values: a, b: needs two texts." in made.list_notes("remark")
-    assert [column.key for column in table(tmp_path, metrics=("m", "a")).columns] == ["m", "a"], (
-        "unless it is asked for"
-    )
+    # unless it is asked for
+    assert [column.key for column in table(tmp_path, metrics=("m", "a")).columns] == ["m", "a"]
 
 
 def test_the_parentheses_say_whose_error_they_are():
@@ -148,18 +147,14 @@ def test_another_number_of_texts_is_said_and_compared_only_for_means(tmp_path, m
     assert [signature.partition("|n:")[2][:2] for signature in made.signatures()] == ["60", "18"]
 
 
-def write_tasks(folder):
+def test_a_grid_over_tasks_is_one_table_in_the_order_of_the_command(tmp_path):
     command = ["openended", "-m", "task=webtext,docs", "decoder=nucleus,greedy", "metric=[zipf,mauve]"]
     for task, human in (("docs", 10.0), ("webtext", 20.0)):
         for decoder, value in (("greedy", 11.0), ("nucleus", 19.0)):
             lines = [result("model", "zipf", {"zipf": value}), result("human", "zipf", {"zipf": human}),
                      result("model", "mauve", {"mauve": value / 20}, direction="higher")]  # fmt: skip
             lines = [line | {"signature": line["signature"].replace("task:docs", f"task:{task}")} for line in lines]
-            by(write_run(folder, decoder, 0, results=lines, axes={"task": task}), *command)
-
-
-def test_a_grid_over_tasks_is_one_table_in_the_order_of_the_command(tmp_path):
-    write_tasks(tmp_path)
+            by(write_run(tmp_path, decoder, 0, results=lines, axes={"task": task}), *command)
     (made,) = make_tables(read_results([tmp_path]), load_layout("default"), "results")
     assert (made.name, made.title) == ("results", "Results on webtext, docs")
     assert made.heads == ("Task", "System")
@@ -188,8 +183,7 @@ def test_a_dash_has_its_reason(tmp_path):
 def test_different_signatures_in_one_column_are_refused_with_the_field(tmp_path):
     write(tmp_path, "greedy", {"m": 1.0}, options="|k:4")
     write(tmp_path, "nucleus", {"m": 2.0}, options="|k:5")
-    with pytest.raises(SpecError, match=r"column m: .* differ in k \(4 and 5\): .*greedy and .*nucleus p=0.95"):
-        table(tmp_path)
+    check_error(SpecError, r"column m: .* differ in k \(4 and 5\): .*greedy and .*nucleus p=0.95", table, tmp_path)
     made = table(tmp_path, allow=("k",))
     assert len(made.rows) == 2
     made = table(tmp_path, differing="columns", human="none")
@@ -197,23 +191,16 @@ def test_different_signatures_in_one_column_are_refused_with_the_field(tmp_path)
     assert [[math.isnan(c.value) for c in r.cells] for r in made.rows] == [[False, True], [True, False]]
 
 
-def test_runs_of_another_size_are_refused_or_split(tmp_path):
+def test_runs_of_another_size_are_refused_or_split_or_have_columns_with_their_human_values(tmp_path):
     for n in (100, 500):
         write(tmp_path, "greedy", {"m": 1.0}, human={"m": n / 100}, n=n, run={"axes": {"num_examples": n}})
     results = read_results([tmp_path])
-    with pytest.raises(SpecError, match=r"n \(100/100 and 500/500\)"):
-        make_tables(results, Layout(), "t")
+    check_error(SpecError, r"n \(100/100 and 500/500\)", make_tables, results, Layout(), "t")
     for split in (("num_examples",), ("auto",)):
         tables = make_tables(results, Layout(tables=split), "t")
         assert [t.name for t in tables] == ["t-100", "t-500"]
         assert [t.rows[0].cells[0].value for t in tables] == [1.0, 5.0]  # each with its own human row
-    with pytest.raises(SpecError, match="no axis 'sise'"):
-        make_tables(results, Layout(tables=("sise",)), "t")
-
-
-def test_a_human_value_is_in_the_column_of_its_number_of_texts(tmp_path):
-    for n in (100, 500):
-        write(tmp_path, "greedy", {"m": 1.0}, human={"m": n / 100}, n=n, run={"axes": {"num_examples": n}})
+    check_error(SpecError, "no axis 'sise'", make_tables, results, Layout(tables=("sise",)), "t")
     made = table(tmp_path, differing="columns")
     humans = {row.label: [cell.value for cell in row.cells] for row in made.rows if row.system == "human"}
     assert humans == {"human, N=100": pytest.approx([1.0, math.nan], nan_ok=True),
@@ -236,15 +223,13 @@ REPORT = "openended.harness.report"
 RUN = Run(Path(), "", "", "", {}, {}, None, {}, (), ())
 
 
-@pytest.mark.parametrize(
-    ("part", "message", "lost", "failed"),
-    [
-        (f"{REPORT}.figures.draw", f"no figures: this installation has no {REPORT}.figures", "*.p??", False),
-        (f"{REPORT}.figures.value_panels.show_metrics", "report     no figure metrics: ValueError: no such", "metrics.p??", True),
-        (f"{REPORT}.page.page", "report     the page is not written: ModuleNotFoundError", "*.html", True),
-        (f"{REPORT}.page.page.describe_best", "report     the page is not written: ValueError: no such", "*.html", True),
-        (f"{REPORT}.page.sources.read_rows_of_run", "report     the page has no texts: ValueError: no such", "", True),
-    ],
+@cases(
+    "part, message, lost, failed",
+    (f"{REPORT}.figures.draw", f"no figures: this installation has no {REPORT}.figures", "*.p??", False),
+    (f"{REPORT}.figures.value_panels.show_metrics", "report     no figure metrics: ValueError: no such", "metrics.p??", True),
+    (f"{REPORT}.page.page", "report     the page is not written: ModuleNotFoundError", "*.html", True),
+    (f"{REPORT}.page.page.describe_best", "report     the page is not written: ValueError: no such", "*.html", True),
+    (f"{REPORT}.page.sources.read_rows_of_run", "report     the page has no texts: ValueError: no such", "", True),
 )  # fmt: skip
 def test_a_part_that_is_missing_or_fails_costs_no_other(tmp_path, monkeypatch, caplog, part, message, lost, failed):
     def fail(*_, **__):
@@ -310,9 +295,8 @@ def test_gaps_of_logarithms(tmp_path):
 def test_the_error_that_huse_implies_is_said(tmp_path):
     write(tmp_path, "greedy", {"huse": 0.5}, metric="huse", direction="higher")
     (line,) = (rule for rule in table(tmp_path).list_notes("rule") if "HUSE / 2" in rule)
-    assert line.startswith(
-        "Error of the classifier, HUSE / 2: greedy 0.250; the error of the best classifier is no higher"
-    )
+    error = "Error of the classifier, HUSE / 2: greedy 0.250; the error of the best classifier is no higher"
+    assert line.startswith(error)
 
 
 def test_perplexity_is_never_alone(tmp_path):
@@ -331,21 +315,16 @@ def test_rows_of_several_models_and_columns_of_several_embedders(tmp_path):
     made = table(tmp_path, columns=("embedder",), human="none")
     assert [c.title for c in made.columns] == ["m (e1)", "m (e2)"]
     assert len(made.rows) == 2
-    with pytest.raises(SpecError, match="into one cell"):
-        table(tmp_path, rows=("decoder",), columns=("embedder",), human="none")
+    check_error(SpecError, "into one cell", table, tmp_path, rows=("decoder",), columns=("embedder",), human="none")
 
 
 def test_layouts_are_checked(tmp_path):
-    with pytest.raises(SpecError, match=r"no option 'metric'; did you mean 'metrics'\?"):
-        build_layout({"metric": ["mauve"]}, "here")
-    with pytest.raises(SpecError, match="listed twice in rows, columns and tables"):
-        Layout(rows=("task",), tables=("task",))
-    own = tmp_path / "own.yaml"
-    own.write_text("title: Mine\nmetrics: [mauve]\n")
+    check_error(SpecError, r"no option 'metric'; did you mean 'metrics'\?", build_layout, {"metric": ["mauve"]}, "here")
+    check_error(SpecError, "listed twice in rows, columns and tables", Layout, rows=("task",), tables=("task",))
+    own = write_file(tmp_path / "own.yaml", "title: Mine\nmetrics: [mauve]\n")
     assert load_layout(own, gaps=True) == Layout(title="Mine", metrics=("mauve",), gaps=True)
     own.write_text("- a\n")
-    with pytest.raises(SpecError, match=r"expected options, as name: value, got \['a'\]"):
-        load_layout(own)
+    check_error(SpecError, r"expected options, as name: value, got \['a'\]", load_layout, own)
 
 
 def test_best_is_nearest_to_the_value_of_texts_of_one_source(tmp_path):
@@ -409,9 +388,8 @@ def test_a_caveat_is_one_line_for_its_metrics_and_names_its_systems_unless_it_is
     run_notes = ["naive:unigram: no model", "DO NOT REPORT: not drawn from Q"]
     notes = ["few texts", "other tokens"]
     write_noted(tmp_path, "greedy", notes, run_notes, "naive:unigram", skipped={"empty": 5}, **missing)
-    write_noted(
-        tmp_path, "nucleus", notes[1:], ["naive:mirror: no model"], "naive:mirror", skipped={"empty": 5}, **missing
-    )
+    more = {"skipped": {"empty": 5}, **missing}
+    write_noted(tmp_path, "nucleus", notes[1:], ["naive:mirror: no model"], "naive:mirror", **more)
     results = read_results([tmp_path])
     system = "naive:unigram greedy"
     plain, spans = (make_tables(results, Layout(uncertainty=name), "t")[0] for name in ("all", "interval"))
@@ -534,15 +512,12 @@ def test_the_target_has_the_unit_of_the_column(tmp_path, unit):
         model = result("model", "repetition", {"loop_rate": loops})
         human = result("human", "repetition", {"loop_rate": 0.20})
         target = {"direction": "lower", "directions": {"accuracy": "nearest 0.5"}}
-        write_run(
-            tmp_path, decoder, 0, results=[model, human, result("model", "linear", {"accuracy": accuracy}, **target)]
-        )
+        linear = result("model", "linear", {"accuracy": accuracy}, **target)
+        write_run(tmp_path, decoder, 0, results=[model, human, linear])
     layout = Layout(tables=("auto",), metrics=("repetition", "linear"), bold="best", units={"*": unit})
     (table,) = make_tables(read_results([tmp_path]), layout, "t")
-    assert [[cell.best for cell in row.cells] for row in table.rows if row.system == "model"] == [
-        [False] * 2,
-        [True] * 2,
-    ]
+    bold = [[cell.best for cell in row.cells] for row in table.rows if row.system == "model"]
+    assert bold == [[False] * 2, [True] * 2]
     assert table.columns[1].sign == ("→0.5" if unit == "fraction" else "→50")
     decimals = 3 if unit == "fraction" else 1
     assert all(len(cell.number.partition(".")[2]) == decimals for cell in table.iterate_cells() if cell.number != "–")
@@ -613,22 +588,18 @@ def find_best(values, direction, aim=None):
     return mark({name: make_cell(value) for name, value in values.items()}, direction=direction, aim=aim)[1]
 
 
-@pytest.mark.parametrize(
-    ("direction", "aim", "best"),
-    [
-        ("higher", None, {"c"}), ("lower", None, {"a"}), ("match_human", 0.52, {"b"}), ("match_human", None, set()),
-        ("target", 0.4, {"b"}), ("none", None, set()),
-    ],
+THREE = {"a": 0.1, "b": 0.5, "c": 0.9}
+
+
+@cases(
+    "values, direction, aim, best",
+    (THREE, "higher", None, {"c"}), (THREE, "lower", None, {"a"}), (THREE, "match_human", 0.52, {"b"}),
+    (THREE, "match_human", None, set()), (THREE, "target", 0.4, {"b"}), (THREE, "none", None, set()),
+    ({"a": 0.901, "b": 0.904, "c": 0.89}, "higher", None, {"a", "b"}),
+    *((values, "higher", None, set()) for values in ({"a": math.nan, "b": 0.1}, {"a": math.nan, "b": math.nan}, {"a": 0.5})),
 )  # fmt: skip
-def test_the_best_by_direction(direction, aim, best):
-    assert find_best({"a": 0.1, "b": 0.5, "c": 0.9}, direction, aim) == best
-
-
-def test_equal_missing_and_single_values():
-    assert find_best({"a": 0.901, "b": 0.904, "c": 0.89}, "higher") == {"a", "b"}
-    assert find_best({"a": math.nan, "b": 0.1}, "higher") == set(), "a lone value is no best one"
-    assert find_best({"a": math.nan, "b": math.nan}, "higher") == set()
-    assert find_best({"a": 0.5}, "higher") == set()
+def test_the_best_by_direction_and_a_lone_value_is_no_best_one(values, direction, aim, best):
+    assert find_best(values, direction, aim) == best
 
 
 CELLS = {
@@ -654,10 +625,8 @@ def test_tests_decide_then_intervals_then_the_printed_value():
     assert mark(CELLS, lambda *_: math.nan) == ("intervals", {"b", "c"})
     one_untested = {0.1: 0.001, 0.5: math.nan}  # what cannot be tested is not separated
     assert mark(CELLS, lambda cell, _: one_untested[cell.value]) == ("tests", {"b", "c"})
-    assert mark({name: make_cell(cell.value) for name, cell in CELLS.items()}, lambda *_: math.nan) == (
-        "printed",
-        {"c"},
-    )
+    plain = {name: make_cell(cell.value) for name, cell in CELLS.items()}
+    assert mark(plain, lambda *_: math.nan) == ("printed", {"c"})
     # Distances to 0.5: 0.35 to 0.45, 0 to 0.1, and 0 to 0.2.
     assert mark(CELLS, direction="match_human", human=folded("key", 0.5)) == ("intervals", {"b", "c"})
     # Distances to 0.38: 0.28 and 0.12, on two sides of it: its own error counts twice. 0.22 is on the side of the best.

@@ -15,7 +15,7 @@ from openended.harness.report.trackers import track
 from openended.harness.report.trackers.track import TrackedJob, close_entry
 from openended.harness.report.tracking import build_tracker_options, track_runs
 from tests.harness.report.synthetic import result, write_run
-from tests.helpers import exit_code
+from tests.helpers import cases, check_error, exit_code
 
 SPREAD = {"low": 30.0, "high": 40.0}
 
@@ -77,9 +77,7 @@ def test_a_run_is_config_values_with_intervals_and_a_table_and_is_logged_once_fo
     assert len(fake.jobs) == 2
 
 
-@pytest.mark.parametrize(
-    ("fails", "said"), [(be_away, "ConnectionError: the server is away"), (sys.exit, "SystemExit")]
-)
+@cases("fails, said", (be_away, "ConnectionError: the server is away"), (sys.exit, "SystemExit"))
 def test_a_failure_is_one_warning_and_the_next_command_logs_the_run(fails, said, fake, run, tmp_path, caplog):
     fake.fails = fails
     track_runs([run], OPTIONS, tmp_path)
@@ -120,10 +118,8 @@ def test_the_report_goes_with_its_tables_and_figures_until_it_changes(fake, tmp_
 
 
 def test_options_are_checked_before_anything_runs(monkeypatch):
-    with pytest.raises(SpecError, match="tracker"):
-        build_tracker_options({"kind": "wandbb"})
-    with pytest.raises(SpecError, match="uri"):
-        build_tracker_options({"kind": "wandb", "uri": "http://localhost:1"})
+    check_error(SpecError, "tracker", build_tracker_options, {"kind": "wandbb"})
+    check_error(SpecError, "uri", build_tracker_options, {"kind": "wandb", "uri": "http://localhost:1"})
     tracking.require_tracker(build_tracker_options({"kind": "none"}))
     job = track.TrackedJob("id", "name", "group", {"a": 1, "b": None}, {})
     assert job.list_texts() == {"a": "1"}
@@ -154,9 +150,8 @@ def job(tmp_path):
     table = pd.DataFrame({"system": ["greedy", "human"], "value": [0.5, float("nan")]})
     values = {"mauve/mauve": 0.5, "mauve/mauve.low": 0.4, "human/gen_ppl/gen_ppl": 32.0, "mauve/type_1@0.5": 0.3}
     config = {"decoder": "greedy", "seed": 0, "decoder.p": 0.9, "unused": None}
-    return TrackedJob(
-        "grid/run-1", "a run", "grid", config, values, {"values": table}, {"curve": tmp_path / "curve.png"}
-    )
+    curve = {"curve": tmp_path / "curve.png"}
+    return TrackedJob("grid/run-1", "a run", "grid", config, values, {"values": table}, curve)
 
 
 @pytest.mark.slow
