@@ -7,6 +7,7 @@ import os
 import re
 
 import pytest
+import yaml
 
 from openended.harness.core import list_bundled_choices, load_members
 from tests.helpers import ROOT
@@ -79,23 +80,7 @@ def test_the_notebook_runs(tmp_path):
 
 
 # Pattern → what to write instead.
-PHRASES = {
-    r"\bartefacts?\b": "artifact",
-    r"\b(?:colou?red by hand|colour|neighbour|centre|behaviour|licence)s?\b": "American spelling",
-    r"\b(?:tokenis|normalis|maximis|minimis|quantis|serialis|vectoris)\w+": "American spelling (-ize)",
-    r"\bsomebody(?: else)?(?:'s)?\b|\banybody's\b": "others, another person",
-    r"\bthat (?:lie|lies|stand|stands) (?:there|beside|in)\b": "existing, next to, in",
-    r"\bstands? (?:beside|there|at|under)\b": "is next to, is in",
-    r"\blies? (?:in|beside|under|there|within)\b(?! where)": "is in, is next to",
-    r"\bgoes on (?:where|with|from|by|after)\b|\bgone on with\b|\bgo on (?:where|with|from)\b": "resumes",
-    r"\b(?:is|are) (?:not )?believed\b|\bbelieves? (?:it|the server)\b": "passed the sampling check",
-    r"\bpassed over\b": "skipped", r"\bin place of\b": "instead of", r"\bbeside\b": "next to, in addition to",
-    r"\b(?:told|tell) apart\b|\btells? (?:\w+ ){1,3}apart\b": "separate", r"\bno luck\b": "failed",
-    r"\bthe whole way\b": "complete", r"\bnobody (?:is|judges)\b": "no scorer, simulated",
-    r"\b\d+ made, \d+ found\b|\bmade and found\b": "computed, cached",
-    r"\bkilled without a word\b": "stopped unexpectedly", r"\bfor branches move\b": "because branches change",
-    r"\btoy judges?\b": "outside its domain", r"\bwhat was measured\b": "measurements",
-}  # fmt: skip
+PHRASES = yaml.safe_load((ROOT / "tests/docs/phrases.yaml").read_text(encoding="utf-8"))
 COPIED = re.compile(r"<!-- (METRICS|DECODERS|TASKS) -->.*?<!-- /\1 -->", flags=re.DOTALL)  # docstrings of the code
 
 

@@ -12,7 +12,7 @@ from openended.harness.run.measure import add_intervals
 from openended.metrics import huse as huse_metric
 from openended.metrics.huse import NLL, RATINGS, WORDS, Huse, PairRatings, huse
 from openended.metrics.judgments import agreement
-from tests.helpers import ROOT, SHARED
+from tests.helpers import ROOT, SHARED, check_error
 from tests.metrics.helpers import check_edges
 from tests.oracles import huse as oracle
 
@@ -208,8 +208,7 @@ def test_a_file_by_itself_is_scored_from_its_columns(tmp_path):
     assert metric.compute(features).values == result.values
     bare = write(tmp_path / "bare.csv", [[c for j, c in enumerate(row) if j not in (2, 3)] for row in rows])
     metric, features = Huse().from_file(bare)
-    with pytest.raises(DataError, match="no column 'log_prob'"):
-        metric.compute(features)
+    check_error(DataError, "no column 'log_prob'", metric.compute, features)
 
 
 # stability

@@ -208,12 +208,9 @@ def test_every_point_is_its_own_code_at_any_length():
     np.testing.assert_array_equal(lattice_cells(np.float32(1e-3) * points), np.arange(744))
 
 
-def unit(rows):
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-
 def test_the_slope_of_the_loss_is_that_of_differences():
-    images = unit(np.random.default_rng(0).normal(size=(18, 4)))
+    rows = np.random.default_rng(0).normal(size=(18, 4))
+    images = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     loss, slope = lattice.loss_and_slope(images, 0.7)
     rows, near, far = images[:6], images[6:12], images[12:]
     apart = [min(np.linalg.norm(rows[i] - rows[j]) for j in range(6) if j != i) for i in range(6)]

@@ -2,12 +2,11 @@
 
 import hashlib
 
-import pytest
 from hypothesis import given, strategies as st
 
 from openended.harness.core import sort_by_hash
 from openended.tasks._prompts import Cutter
-from tests.helpers import cases
+from tests.helpers import cases, check_error
 
 
 class Bytes:
@@ -57,8 +56,7 @@ def test_cuts(text, unit, length, max_length, expected):
 
 def test_tokenizers_that_change_the_text_or_are_missing():
     assert cut("ABCDEF", "tokens", 2, None, Lower()) is None
-    with pytest.raises(TypeError, match="tokenizer"):
-        Cutter("tokens", 1, None)
+    check_error(TypeError, "tokenizer", Cutter, "tokens", 1, None)
 
 
 def test_documents_are_not_tokenized_whole_to_see_that_they_are_short():

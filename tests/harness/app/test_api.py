@@ -130,8 +130,7 @@ def test_a_metric_measures_texts(tmp_path):
     ),
 )
 def test_texts_that_cannot_be_read_name_the_argument(call, message):
-    with pytest.raises(SpecError, match=message):
-        call()
+    check_error(SpecError, message, call)
 
 
 def test_the_modules_of_metrics_load_when_they_are_named():

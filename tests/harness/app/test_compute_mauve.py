@@ -11,7 +11,7 @@ import pytest
 import openended as oe
 from openended.harness.core.errors import SpecError
 from openended.metrics.mauve import mauve
-from tests.helpers import cases
+from tests.helpers import cases, check_error
 
 NAMES = ("mauve", "frontier_integral", "mauve_star", "frontier_integral_star")
 # (n, dimensions, shift) of `sides` → what mauve-text 0.4.0 printed with faiss-cpu 1.15.1
@@ -88,8 +88,7 @@ def test_pca_of_some_rows_needs_more_than_one_and_all_is_the_default():
     ({"p_features": np.eye(9), "q_features": np.eye(9), "pca_max_data": 0}, "pca_max_data: expected at least 2"),
 )
 def test_one_line_says_what_is_missing(given, message):
-    with pytest.raises(SpecError, match=message):
-        oe.compute_mauve(**given)
+    check_error(SpecError, message, oe.compute_mauve, **given)
 
 
 def test_the_curve_is_drawn_and_a_measure_has_its_arrays(tmp_path):

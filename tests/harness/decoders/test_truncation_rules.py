@@ -14,7 +14,7 @@ from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.decoders.descending_logits import DescendingLogits, Truncation, sort_logits
 from openended.harness.decoders.q import compute_dense_q, draw_tokens
 from openended.harness.decoders.sampling import MinK, Nucleus, PLess, Xtc
-from tests.helpers import cases
+from tests.helpers import cases, check_error
 from tests.lazy import torch
 from tests.oracles import decoders as oracle
 
@@ -213,8 +213,7 @@ def test_adversarial_takes_the_human_perplexity():
     resolved = decoder.resolve(42.0)
     assert not resolved.needs_human_ppl
     assert resolved.human_ppl == 42.0
-    with pytest.raises(SpecError, match="takes nothing"):
-        load_members("decoder")["greedy"]().resolve(42.0)
+    check_error(SpecError, "takes nothing", load_members("decoder")["greedy"]().resolve, 42.0)
 
 
 @cases(

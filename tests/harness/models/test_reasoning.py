@@ -9,7 +9,7 @@ from openended.harness.core import DataError
 from openended.harness.models.chat import ChatTemplate, Turns
 from openended.harness.models.messages import read_message
 from openended.harness.models.reasoning import FAMILIES, Markup, MarkupSearch, split_reasoning
-from tests.helpers import cases
+from tests.helpers import cases, check_error
 from tests.reasoning_families import ANSWER, CASES, LETTER, THOUGHT, load_case
 
 
@@ -99,8 +99,7 @@ def test_forms_of_families(family, text, reasoning, answer):
 )
 def test_fields_of_messages(message, expected):
     if isinstance(expected, str):
-        with pytest.raises(DataError, match=expected):
-            read_message(message, "")
+        check_error(DataError, expected, read_message, message, "")
         return
     assert read_message(message, "") == expected
     reasoning, text = expected

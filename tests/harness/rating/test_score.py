@@ -95,11 +95,6 @@ def test_a_folder_that_the_record_does_not_hold_is_remembered_or_asked_for(tmp_p
     assert restore_words(replace(saved, axes={"model.digest": "456"}))[0] == "model.path=…/gpt2"  # of other weights
 
 
-def test_a_missing_file_of_judgments_is_named(there):
-    done = openended("decoder=nucleus", "metric=[huse]", "judgments=gone.csv", cwd=there)
-    assert (done.returncode, done.stderr) == (2, "openended: judgments: no such file: gone.csv\n")
-
-
 def test_a_key_says_which_runs_its_texts_are_from(there):
     assert main("make first --protocol typicality --people 6 --raters 1 --items 60 -o keyed".split()) == 0
     key = json.loads((there / "keyed/key.json").read_text())["key"]

@@ -16,7 +16,7 @@ from openended.harness.backends.denoiser import denoising
 from openended.harness.backends.denoiser.denoising_loop import STEPS, Canvas, denoise_texts
 from openended.harness.core import SpecError, make_random_stream
 from openended.harness.decoders import GenerationRequest, Prompt
-from tests.helpers import cases
+from tests.helpers import cases, check_error
 from tests.lazy import sampler_worlds, torch
 from tests.oracles import denoising as slow
 
@@ -182,8 +182,7 @@ def test_lengths_and_blocks_are_checked_before_a_model_loads():
     denoising.Mdlm().check_context_length(64, 64, 0)  # no start token is needed
     with pytest.raises(SpecError, match=r"max_new_tokens=60 after a prompt of 5 tokens.*64 positions; at most 59"):
         denoising.FirstHitting().check_context_length(64, 60, 5)
-    with pytest.raises(SpecError, match=r"max_new_tokens: expected at least 1"):
-        denoising.Mdlm().check_context_length(64, 0, 0)
+    check_error(SpecError, r"max_new_tokens: expected at least 1", denoising.Mdlm().check_context_length, 64, 0, 0)
     denoising.Llada(steps=12, block_length=10).check_context_length(None, 25, 0)
     with pytest.raises(SpecError, match=r"llada.steps: expected a multiple of the 3 blocks of 10, got 10"):
         denoising.Llada(steps=10, block_length=10).check_context_length(None, 25, 0)

@@ -17,7 +17,7 @@ from openended.harness.results import FIXED, read_results
 from openended.harness.storage import read_record
 from tests.harness.report.page.made import make_report
 from tests.harness.report.synthetic import make_interval, result, write_run
-from tests.helpers import ROOT
+from tests.helpers import ROOT, check_error
 
 SCHEMAS = ROOT / "tests/fixtures/every_eval_ever"  # of the package every-eval-ever 0.3.0, MIT
 
@@ -109,8 +109,7 @@ def test_what_is_not_known_of_a_model_is_unknown(measured):
 
 
 def test_results_for_the_hub_are_filed_under_a_dataset(runs, tmp_path):
-    with pytest.raises(SpecError, match="add --dataset OWNER/NAME"):
-        export_results([runs], tmp_path / "out", "hub", name="a")
+    check_error(SpecError, "add --dataset OWNER/NAME", export_results, [runs], tmp_path / "out", "hub", name="a")
     files = export_results([runs], tmp_path / "out", "hub", name="a", dataset="someone/texts")
     (greedy,) = (path for path in files if path.name == "greedy.yaml")
     entries = yaml.safe_load(greedy.read_text())

@@ -10,7 +10,7 @@ from openended.harness.app.hydra.compose import Composer
 from openended.harness.report.figures.draw import choose_figures, read_declarations
 from openended.harness.results import build_layout, filter_results, read_results
 from tests.harness.report.synthetic import draw_figure, result, write_run
-from tests.helpers import cases
+from tests.helpers import cases, check_error
 
 PRINTED = Path(__file__).parents[1] / "printed"
 FIGURES = {
@@ -187,8 +187,7 @@ def test_an_unknown_figure_or_option_is_refused_with_what_there_is(tmp_path):
     write_run(tmp_path, "nucleus", 0)
     results = read_results([tmp_path])
     layout = build_layout({"figures": {"sweeps": {}}}, "l")
-    with pytest.raises(SpecError, match=r"no figure 'sweeps'; there are .*sweep"):
-        choose_figures(results, [layout])
+    check_error(SpecError, r"no figure 'sweeps'; there are .*sweep", choose_figures, results, [layout])
     with pytest.raises(SpecError, match="no option 'legends'; did you mean 'legend'"):
         choose_figures(results, [build_layout({"figures": {"sweep": {"legends": 1}}}, "l")])
     assert choose_figures(results, [build_layout({"figures": None}, "l")]) == {}

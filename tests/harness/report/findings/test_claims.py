@@ -57,15 +57,13 @@ def test_a_decoder_stands_with_its_best_parameters(tmp_path):
     assert [items[at[0]].mean for items, at in found] == [0.1, 0.8]
 
 
-@pytest.mark.parametrize(
-    ("model", "place"),
-    [
-        ("docs-s", ("docs", 1)),
-        ("gpt2_large", ("gpt2", 7)),
-        ("gpt2", ("gpt2", 2)),
-        ("Llama-2-7b-hf", ("llama-2--hf", 7000)),
-        ("opt", None),
-    ],
+@cases(
+    "model, place",
+    ("docs-s", ("docs", 1)),
+    ("gpt2_large", ("gpt2", 7)),
+    ("gpt2", ("gpt2", 2)),
+    ("Llama-2-7b-hf", ("llama-2--hf", 7000)),
+    ("opt", None),
 )
 def test_size_is_the_last_word_of_a_models_name(model, place):
     assert parse_size(model) == place

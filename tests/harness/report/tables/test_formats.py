@@ -20,7 +20,7 @@ from openended.harness.report.tables.frame import make_cell, make_notes, make_qu
 from openended.harness.report.tables.table import Table
 from openended.harness.results.layout import Layout
 from tests.harness.report.synthetic import print_columns, print_rows
-from tests.helpers import cases
+from tests.helpers import cases, check_error
 
 NASTY = r"a_b & c% $d$ {e} #f ~g ^h \i <j> |k| *l* `m` ε τ é 中"
 HOSTILE = [
@@ -277,8 +277,7 @@ def test_metrics_become_rows_where_the_columns_do_not_fit():
     assert text.count(r"\begin{tabular}") == text.count(r"\begin{table}") == 1
     assert r"Metric & {system 0} & {system 1}" in text
     assert r"Metric 16 $\uparrow$ & 0.500 {\scriptsize $\pm$ 0.010}" in text
-    with pytest.raises(SpecError, match=r"latex_width.*100.*got 12"):
-        Layout(latex_width=12)
+    check_error(SpecError, r"latex_width.*100.*got 12", Layout, latex_width=12)
 
 
 def test_a_notebook_shows_the_table_with_its_best_values():
