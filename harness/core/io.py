@@ -10,6 +10,7 @@ import json
 import lzma
 import math
 import os
+import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -263,7 +264,8 @@ def read_csv(
 ) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """Read a CSV file, packed or not; return its columns and (line number, row) pairs. Blank rows are skipped.
 
-    The separator is the most frequent of comma, semicolon and tab in the header. Between tabs, quotation marks that
+    The separator is the one that the file's name (`.tsv`) or its first line (`sep=;`) names, else the most frequent of
+    comma, semicolon, tab and `|` in the header. Between tabs, quotation marks that
     do not enclose cells are part of the text.
 
     Raises:
@@ -274,7 +276,9 @@ def read_csv(
         line = 0
         try:
             header = handle.readline()
-            delimiter = max(",;\t", key=header.count)
+            delimiter = "\t" if strip_packing(path.name).endswith(".tsv") else max(",;\t|", key=header.count)
+            if named := re.fullmatch(r"sep=(.)\s*", header):  # as Excel writes it
+                delimiter, header = named[1], handle.readline()
             reader = csv.reader(chain([header], handle), delimiter=delimiter, quoting=quoting, strict=True)
             columns = [name.strip().removeprefix("\ufeff") for name in next(reader, [])]
             twice = sorted({name for name in columns if columns.count(name) > 1})

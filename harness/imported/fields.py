@@ -6,7 +6,7 @@ one of them.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -34,8 +34,10 @@ _IDS = (
     "ind30k", "inst_index",
 )  # fmt: skip
 _REQUESTS = ("prompt", "instruction", "question", "query", "input")  # even if short
+_MODELS = ("model", "model_id", "model_name", "generator", "system", "policy", "decoder")
 # What a field may call the writer of a text; fields that say yes or no, and whether yes is a person.
 _PEOPLE = frozenset(("human", "person", "people", "real"))
+_NAMERS = (*_MODELS, "label", "source", "author", "writer")  # fields in which "human" stands among names of models
 _WRITERS = _PEOPLE | {"machine", "model", "ai", "llm", "generated", "fake", "bot"}
 _METADATA_FIELDS = {
     "meta",
@@ -50,21 +52,20 @@ _FLAGS = {**dict.fromkeys(("generated", "is_generated", "ai_generated", "is_ai",
           **dict.fromkeys(("is_human", "human_written", "is_user"), True)}  # fmt: skip
 _YES, _NO = frozenset(("1", "true")), frozenset(("0", "false"))
 _GPT2_OUTPUT = {"ended", "length", "text"}  # its ids number documents, not prompts
-_MODELS = ("model", "model_id", "model_name", "generator", "system", "decoder")
 # What the parts of a name say of a field. Texts are first looked for among outputs, or on the human side among
 # references, then in fields whose name says nothing, and last in those of the other side.
 _KINDS = {
     "output": "output out outs generation gen generated completion continuation response answer prediction pred "
     "predicted reply replies hypothesis hypo hyp decoded recover sampled assistant",
-    "human": "human reference ref refs gold golden target tgt truth canonical highlight expected",
+    "human": "human reference ref refs gold golden target tgt truth canonical highlight expected best correct",
     "prompt": "prompt prompter instruction question query input inp source src context ctx prefix request premise "
     "history",
     "passage": "document article passage dialogue title",
     "other": "id uid uuid guid hash key name model system generator engine decoder lang language url link date time "
     "timestamp tstamp created category cat type kind class split dataset subset domain cluster label topic role status "
     "error finish stop reason usage version score rating rank judge judgment annotator annotation rationale feedback "
-    "critique explanation reasoning thinking token logprob path file filename metadata config parameter arg tool "
-    "template persona description keyword author tag test entry requester worker hit",
+    "incorrect critique explanation reasoning thinking token logprob path file filename metadata config parameter arg "
+    "tool template persona description keyword author tag test entry requester worker hit",
 }
 _KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split()}
 _ORDER: Mapping[Side, tuple[str, ...]] = {
@@ -93,10 +94,8 @@ class ReadSummary:
         """Return remarks, and one line with all counts unless every record is a whole text."""
         parts = [f"left out: {count} ({reason})" for reason, count in sorted(self.dropped.items())]
         parts += [f"cut at the framework's length limit: {self.truncated}"] if self.truncated else []
-        return [
-            *self.remarks,
-            *(["; ".join([f"texts read: {self.texts}"] * (self.texts > 0) + parts)] if parts else []),
-        ]
+        parts = [f"texts read: {self.texts}", *parts] if parts and self.texts else parts
+        return [*self.remarks, *(["; ".join(parts)] if parts else [])]
 
 
 @dataclass(slots=True, eq=False)
@@ -135,12 +134,24 @@ class FieldValues:
         """Return whether most values hold more letters than other characters."""
         return sum(2 * sum(map(str.isalpha, text)) > len(text.strip()) for text in self.texts) > len(self.texts) / 2
 
+    @property
+    def may_be_turns(self) -> bool:
+        """Return whether these are lists of texts that may be the turns of a conversation, or samples."""
+        return self.has_lists and not self.has_turns and self.path.rpartition(".")[2].lower() in _TURNS
+
+    def rate(self, order: Sequence[str], usual: Collection[str]) -> float:
+        """Return how well the field fits as texts: 0 if it cannot be, more by the class of its name, or a usual one."""
+        is_usual = self.path in usual
+        if self.kind not in order or self.may_be_turns or not (self.is_text or is_usual):
+            return 0
+        return len(order) - order.index(self.kind) + is_usual / 2
+
     def describe(self) -> str:
         """Describe the values in a few words."""
         path, distinct, count = f"'{self.path}'", len(set(self.texts)), len(self.texts)
         if self.has_turns:
             return f"{path} (conversations)"
-        if self.has_lists and self.path.rpartition(".")[2].lower() in _TURNS:
+        if self.may_be_turns or (self.has_lists and not self.has_turns and self.kind == "text"):
             return f"{path} (lists of texts: turns, or samples?)"
         if count >= 4 and distinct <= count / 2 and self.words < 8:
             return f"{path} ({distinct} value{'s' if distinct != 1 else ''} in {count} rows)"
@@ -170,6 +181,18 @@ class FieldChoice:
     def has_roles(self) -> bool:
         """Return whether texts are those of a role."""
         return self.has_turns or self.role is not None
+
+    def find_reason_to_leave_out(self, row: Cells, role: str = "assistant") -> str | None:
+        """Return why the text of a record is not of this side or role; None if it is."""
+        if self.writer is not None:
+            writer = _name_writer(row.get(self.writer))
+            if (writer in self.people) != self.is_by_people:
+                return f"{self.writer} is {writer!r:.20}"
+        if self.role is not None:
+            message = find_message({"role": row.get(self.role), "content": ""})
+            if (message or {}).get("role") != role:
+                return f"rows of other roles than {role}"
+        return None
 
     @cached_property
     def _split_paths(self) -> list[list[str]]:
@@ -305,21 +328,12 @@ def choose_field(
 ) -> tuple[str, list[FieldValues]]:
     """Return the path of the texts, and other paths that could be meant.
 
+    Every field is rated by the class of its name and by what it holds. Of the best, one is taken only if it is alone,
+    or far longer than the others.
+
     Raises:
         DataError: If none looks like texts, or several do; names what there is, and what to type after `option`.
     """
-    usual = (*NAMES[side], "text", *NAMES["system"])
-    able = [v for v in values.values() if v.is_text or v.path in usual]
-    listed = [v for v in able if v.has_lists and not v.has_turns and v.path.rpartition(".")[2].lower() in _TURNS]
-    by_kind: dict[str, list[FieldValues]] = {}
-    for each in able:
-        if each not in listed:
-            by_kind.setdefault(each.kind, []).append(each)
-    groups = [by_kind[kind] for kind in _ORDER[side] if kind in by_kind]
-    if not groups and not listed:  # short texts of the only field that can be
-        rest = [v for v in values.values() if v.kind != "prompt" and v.path not in _IDS]
-        is_one = len(rest) == 1 and rest[0].kind in _ORDER[side] and rest[0].is_varied
-        groups = [rest] if is_one and rest[0].has_letters else []
     is_headed = any(
         v.kind != "text" and len(v.path.split()) < 3 and v.path not in v.texts and not any(map(str.isdigit, v.path))
         for v in values.values()
@@ -329,34 +343,40 @@ def choose_field(
             f"{position}: no field with the text, got {', '.join(map(quote, list(values)[:3]))}; its first line is "
             "read as the names of its columns: add a line with names, as id and text, above it"
         )
-    if not groups:
-        prompts = [v for v in values.values() if v.kind == "prompt"]
-        others = [v for v in values.values() if v not in listed and v not in prompts]
-        parts = [f"{', '.join(v.describe() for v in group[:3])} {word}" for group, word in (
-            (prompts, "is a prompt"), (listed, "may be either"), (others, "is no text"),
-        ) if group]  # fmt: skip
-        got = "; ".join(parts) or "no texts at all"
-        able = [*listed, *(v for v in others if v.kind in _ORDER[side] and v.is_varied and v.has_letters)]
-        nested = [v for v in others if classify(v.path.rpartition(".")[2]) == "text"]  # in annotations
-        able += [v for v in (*nested, *others) if (v in nested or v.path == "label") and v.is_text and v.is_varied]
-        best = able[0].path if able else "NAME"
-        raise DataError(f"{position}: no field with the text: {got}; name it: {option}{_quote_name(best)}")
-    group = groups[0]
-    named = [v for v in group if v.path in usual]
-    first = min(named, key=lambda v: usual.index(v.path)) if named else max(group, key=lambda v: v.words)
-    rivals = [v for v in group if v is not first and v.texts != first.texts]
-    is_clear = not rivals or (len(rivals) == 1 and first.words >= _LONGER * rivals[0].words)
-    is_clear = is_clear and not (first.kind == "text" and first.has_lists and not first.has_turns)
-    if named:
-        is_clear = not any(v.path in NAMES[side] for v in rivals)
-    if not is_clear:
-        able = [v for v in group if _LONGER * v.words >= first.words]  # in the order of the file
-        able += [v for v in group if v not in able]
+    usual, order = {*NAMES[side], "text", *NAMES["system"]}, _ORDER[side]
+    ratings = {v.path: v.rate(order, usual) for v in values.values()}
+    best = max(ratings.values(), default=0)
+    fields = [v for v in values.values() if best == ratings[v.path] > 0]
+    if not fields and not any(v.may_be_turns for v in values.values()):  # short texts of the only field that can be
+        rest = [v for v in values.values() if v.kind != "prompt" and v.path not in _IDS]
+        fields = [v for v in rest if v.kind in order and v.is_varied and v.has_letters] if len(rest) == 1 else []
+    if not fields:
+        raise DataError(_explain_missing_text(values, order, position, option))
+    first = max(fields, key=lambda v: v.words)
+    rivals = [v for v in fields if v is not first and v.texts != first.texts]
+    is_list = first.kind == "text" and first.has_lists and not first.has_turns and first.path not in usual
+    if is_list or any(_LONGER * v.words > first.words for v in rivals):
+        able = sorted(fields, key=lambda v: _LONGER * v.words < first.words)  # long ones in the order of the file
         both = " or ".join(v.describe() for v in able[:3]) + (" or …" if len(able) > 3 else "")
         raise DataError(
             f"{position}: no field with the text for certain: {both}; name it: {option}{_quote_name(able[0].path)}"
         )
-    return first.path, [*rivals, *(v for other in groups[1:] for v in other)]
+    lesser = [v for v in values.values() if 0 < ratings[v.path] < best and v.texts != first.texts]
+    return first.path, [*rivals, *lesser]
+
+
+def _explain_missing_text(values: Mapping[str, FieldValues], order: Sequence[str], position: str, option: str) -> str:
+    """Say what the fields of a file hold in place of texts, and name the one that is most like a text."""
+    prompts = [v for v in values.values() if v.kind == "prompt"]
+    turns = [v for v in values.values() if v.may_be_turns]
+    others = [v for v in values.values() if v not in turns and v not in prompts]
+    groups = ((prompts, "is a prompt"), (turns, "may be either"), (others, "is no text"))
+    parts = [f"{', '.join(v.describe() for v in group[:3])} {word}" for group, word in groups if group]
+    able = [*turns, *(v for v in others if v.kind in order and v.is_varied and v.has_letters)]
+    able += [v for v in others if v.is_text and v.is_varied]
+    best = able[0].path if able else "NAME"
+    got = "; ".join(parts) or "no texts at all"
+    return f"{position}: no field with the text: {got}; name it: {option}{_quote_name(best)}"
 
 
 def _quote_name(name: str) -> str:
@@ -394,20 +414,29 @@ def choose_fields(
     elif path not in first and FieldChoice(path).find(first) is ...:
         raise SpecError(f"{position}: no field {path!r}{suggest(path, {*map(str, first), *values})}; set {option}NAME")
     rest = [name for name in values if name != path and not path.startswith(f"{name}.")]
-    models = next((name for name in _MODELS if len(set(values[name].texts if name in values else ())) > 1), None)
     roles = [find_message({"role": text, "content": ""}) for text in (values["role"].texts if "role" in values else ())]
     is_unpaired = first.keys() >= _GPT2_OUTPUT and "prompt" not in first
     writer, people, kinds = _find_writers(records)
     reading = FieldChoice(
-        path, chosen is None, _find_prompt(values, rest), None if is_unpaired else _find_id(first, path), model=models,
+        path, chosen is None, _find_prompt(values, rest), None if is_unpaired else _find_id(first, path),
         role="role" if {"user", "assistant"} <= {message["role"] for message in roles if message} else None,
         writer=writer, people=people, is_by_people=kinds == {True} or (len(kinds) == 2 and side == "human"),
         is_unpaired=is_unpaired, has_turns=path == "messages" or (path in values and values[path].has_turns),
         is_partial=chosen is None and _SEVERAL <= len(records) > values.get(path, FieldValues(path)).records,
     )  # fmt: skip
+    of_side = [cells for cells in records if reading.find_reason_to_leave_out(cells) is None]
+    values = values if len(of_side) == len(records) else collect_values(of_side)
+    reading = replace(reading, model=_find_model(values, path))
     if chosen is None and reading.model is not None:
-        _refuse_several_models(records, reading, position)
+        _refuse_several_models(of_side, reading, position)
     return replace(reading, others=tuple(v.describe() for v in others[:2] if v.path not in reading.prompt))
+
+
+def _find_model(values: Mapping[str, FieldValues], path: str) -> str | None:
+    """Return the field with the names of several models, which is beside the text or above it; None without."""
+    parents = path.split(".")[:-1]
+    names = [".".join([*parents[:depth], name]) for depth in range(len(parents), -1, -1) for name in _MODELS]
+    return next((name for name in names if name in values and len(set(values[name].texts)) > 1), None)
 
 
 def _find_writers(records: Sequence[Cells]) -> tuple[str | None, frozenset[str], set[bool]]:
@@ -416,14 +445,16 @@ def _find_writers(records: Sequence[Cells]) -> tuple[str | None, frozenset[str],
     for name in dict.fromkeys(name for cells in records for name in cells):
         flag = _FLAGS.get(str(name).lower())
         people = _PEOPLE if flag is None else _YES if flag else _NO
-        writers = [name_writer(cells[name]) for cells in records if name in cells]
-        if 2 * len(writers) >= len(records) and {*writers} <= (_WRITERS if flag is None else _YES | _NO):
+        writers = [_name_writer(cells[name]) for cells in records if name in cells]
+        is_told = {*writers} <= (_WRITERS if flag is None else _YES | _NO)
+        is_told = is_told or (name in _NAMERS and "human" in writers and 2 * len({*writers}) <= len(writers))
+        if 2 * len(writers) >= len(records) and is_told:
             kinds = {writer in people for writer in writers}
             best = max(best, (name, people, kinds), key=lambda choice: len(choice[2]))
     return best
 
 
-def name_writer(value: Any) -> str:  # noqa: ANN401 - JSON
+def _name_writer(value: Any) -> str:  # noqa: ANN401 - JSON
     """Return what a field calls the writer of a text, in lower case; numbers without decimals."""
     return str(value).lower().removesuffix(".0")
 
@@ -441,7 +472,7 @@ def _refuse_several_models(records: Sequence[Cells], reading: FieldChoice, posit
 
 def _find_prompt(values: Mapping[str, FieldValues], names: Sequence[str]) -> tuple[str, ...]:
     """Return the fields that together are the prompt: `prompt`, else all others that are called so."""
-    prompts = [n for n in names if values[n].kind == "prompt" and not values[n].has_lists and not values[n].has_turns]
+    prompts = [name for name in names if values[name].kind == "prompt" and not values[name].has_lists]
     prompts = [n for n in prompts if n in _REQUESTS or values[n].is_wordy]
     if "prompt" in prompts:
         return ("prompt",)

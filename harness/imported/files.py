@@ -42,6 +42,9 @@ _SEPARATOR = re.compile(
 _NUMBERS = re.compile(r"\s*\d+(\s+\d+)+\s*")  # token ids
 _BLANK_SHARE = 0.1  # of the lines of a text in blocks with blank lines between them
 _HYPOTHESES = re.compile(r"([STHDPW])-(\d+)\t(.*)")  # lines of fairseq-generate
+_LINE_END = re.compile(r"(?<=\r)(?!\n)")  # of old Macs
+_COLUMN_SIGNS = ("\t", " ||| ")  # between the columns of lines without a header
+_CELLS_TRIED = 20  # rows in which cells with lists and objects are looked for
 _SPLIT = re.compile(r"(?:^|[-_./])(train|test|valid|validation|val|dev)(?=[-_./]|$)", re.IGNORECASE)
 
 
@@ -176,10 +179,12 @@ def read_id(row: Mapping[str, Any], field: str, where: str) -> str:
 def open_records(file: Path, summary: ReadSummary, unit: str | None = None) -> tuple[str | None, Records]:
     """Return the records of a file, and the title of its format if it is one of a paper or of another framework."""
     kind, name = detect_kind(file), core.strip_packing(file.name)
-    if kind in (".csv", ".tsv"):
-        return None, _read_csv(file)
-    if kind in (".parquet", ".arrow"):
-        return None, _read_arrow(file, kind)
+    if kind in (".csv", ".tsv", ".parquet", ".arrow"):
+        return None, _unpack_cells(_read_csv(file) if kind in (".csv", ".tsv") else _read_arrow(file, kind))
+    is_other = Path(name).suffix not in (*KINDS, ".json", ".npz", ".eval")
+    if is_other and not b"".join(_read_first_lines(file)[:1] or [b"{"]).lstrip().startswith((b"{", b"[", b'"')):
+        summary.remarks["read as plain text: its name does not say what it is"] = None
+        kind = ".txt"
     if kind == ".txt":
         return _open_plain_text(file, summary, unit)
     if name.endswith(".npz"):
@@ -195,7 +200,7 @@ def open_records(file: Path, summary: ReadSummary, unit: str | None = None) -> t
         records = chain([first], records) if first else records
         return formats.recognize(first[1] if first else {}, records, file, summary)
     except DataError as err:
-        if Path(name).suffix in (*KINDS, ".json"):
+        if not is_other:
             raise
         raise DataError(f"{err}; a file of this name is read as JSON lines: rename plain text to NAME.txt") from err
 
@@ -206,7 +211,8 @@ def open_records(file: Path, summary: ReadSummary, unit: str | None = None) -> t
 def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
     with core.open_text(file) as handle:
         try:
-            yield from enumerate(handle, start=1)
+            lines = chain.from_iterable(_LINE_END.split(line) if "\r" in line else (line,) for line in handle)
+            yield from enumerate(filter(None, lines), start=1)
         except UnicodeDecodeError as err:
             raise DataError(f"{file}: not UTF-8 ({err.reason}); {core.suggest_encoding(err.object)}") from err
         except (EOFError, OSError, zlib.error) as err:
@@ -218,19 +224,21 @@ def _open_plain_text(file: Path, summary: ReadSummary, unit: str | None) -> tupl
 
     Blocks stand between separators (`==========`, `<|endoftext|>`) or, where many lines are blank, between those.
     """
-    blanks = lines = tabs = hypotheses = 0
+    blanks = lines = hypotheses = 0
     has_separators = is_of_numbers = has_long_blocks = False
-    columns: set[int] = set()
+    columns: dict[str, set[int]] = {sign: set() for sign in _COLUMN_SIGNS}
     before = ""
     for _, line in _read_lines(file):
+        if not lines and line.startswith("data: {"):
+            raise DataError(f"{file}: {formats.STREAMED}")
         has_separators = has_separators or _SEPARATOR.fullmatch(line) is not None
         if line.strip():
             is_of_numbers = (is_of_numbers or not lines) and _NUMBERS.fullmatch(line) is not None
             hypotheses += _HYPOTHESES.match(line) is not None
             has_long_blocks = has_long_blocks or bool(before.strip())
             lines += 1
-            tabs = line.count("\t")
-            columns.add(tabs)
+            for sign, counts in columns.items():
+                counts.add(line.count(sign))
         else:
             blanks += lines > 0 and bool(before.strip())
         before = line
@@ -243,8 +251,9 @@ def _open_plain_text(file: Path, summary: ReadSummary, unit: str | None) -> tupl
     if unit is None and has_long_blocks and blanks >= _BLANK_SHARE * lines:
         summary.remarks[f"blank lines separate texts of several lines; {LINE!r} as the field reads line by line"] = None
         return "plain text in blocks", _read_blocks(file, re.compile(r"\s*"))
-    if unit is None and columns == {tabs} and tabs:
-        split = ((n, line.rstrip("\r\n").split("\t")) for n, line in _read_lines(file) if line.strip())
+    sign = next((sign for sign, counts in columns.items() if len(counts) == 1 and max(counts) > 0), "")
+    if unit is None and sign:
+        split = ((n, line.rstrip("\r\n").split(sign)) for n, line in _read_lines(file) if line.strip())
         return None, ((str(n), {str(at): cell for at, cell in enumerate(cells, 1)}) for n, cells in split)
     if blanks and unit is None:
         summary.remarks[f"{blanks} blank lines are no texts; {BLOCK!r} as the field reads what is between them"] = None
@@ -279,22 +288,30 @@ def _read_hypotheses(file: Path) -> Records:
 
 
 def _read_csv(file: Path) -> Records:
-    """Yield the rows of a CSV, without those with which Qualtrics describes columns; lists in cells become lists."""
+    """Yield the rows of a CSV, without those with which Qualtrics describes columns."""
     rows = core.read_csv(file)[1]
     if len(rows) > 1 and any(cell.startswith('{"ImportId"') for cell in rows[1][1].values()):
         rows = rows[2:]
-    names = [name for name in (rows[0][1] if rows else ()) if all(_read_list(row[name]) for _, row in rows[:20])]
-    for line, row in rows:
-        yield str(line), {**row, **{name: _read_list(row[name]) or row[name] for name in names}}
+    return ((str(line), row) for line, row in rows)
 
 
-def _read_list(cell: str) -> list[str] | None:
-    """Return a list of texts that pandas or a JSON writer put into a cell; None for other cells."""
-    if not (cell.startswith("[") and cell.endswith("]")):
+def _unpack_cells(records: Records) -> Records:
+    """Yield the rows of a table; in columns whose first cells all hold lists or objects, as text, these are read."""
+    first = list(islice(records, _CELLS_TRIED))
+    names = [name for name in (first[0][1] if first else ()) if all(_read_cell(row.get(name)) for _, row in first)]
+    for line, row in chain(first, records):
+        yield line, {**row, **{name: _read_cell(row.get(name)) or row.get(name) for name in names}} if names else row
+
+
+def _read_cell(cell: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return the texts or objects that pandas or a JSON writer put into a cell; None for other cells."""
+    if not isinstance(cell, str) or cell[:1] + cell[-1:] not in ("[]", "{}"):
         return None
-    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-        value = ast.literal_eval(cell)
-        return value if all(isinstance(item, str) for item in value) else None
+    for parse in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            value = parse(cell)
+            items = value if isinstance(value, list) else [value]
+            return value if all(isinstance(i, str) for i in items) or all(isinstance(i, dict) for i in items) else None
     return None
 
 
@@ -371,20 +388,22 @@ def _read_npz(path: Path) -> Records:
 # JSON -----------------------------------------------------------------------------------------------------------------
 
 
+def _read_first_lines(file: Path) -> list[bytes]:
+    """Return the first two lines of a file that are not blank; fewer where it has or shows no more."""
+    with core.open_bytes(file) as handle, suppress(OSError, EOFError, zlib.error):
+        lines = iter(lambda: handle.readline(core.MAX_LINE).removeprefix(b"\xef\xbb\xbf"), b"")
+        return list(islice((line for line in lines if line.strip()), 2))
+    return []
+
+
 def _is_json_lines(file: Path) -> bool:
     """Return whether a file of JSON has a whole object on its first line; its errors are those of JSON lines."""
-    with core.open_bytes(file) as handle:
-        try:
-            lines = (line for line in iter(lambda: handle.readline(core.MAX_LINE), b"") if line.strip())
-            line, is_alone = next(lines, b"{}"), next(lines, None) is None
-        except (OSError, EOFError, zlib.error):
-            return True
-    start = line.lstrip(b"\xef\xbb\xbf \t")[:1]
+    line, *others = _read_first_lines(file) or [b"{}"]
     try:
-        value = json.loads(line.decode("utf-8-sig"))
+        value = json.loads(line)
     except (ValueError, RecursionError):
-        return start not in (b"[", b"{") or line.strip() not in (b"[", b"{", b"[{")
-    return isinstance(value, dict) or (isinstance(value, list) and (len(value) == 1 or not is_alone))
+        return line.lstrip()[:1] not in (b"[", b"{") or line.strip() not in (b"[", b"{", b"[{")
+    return isinstance(value, dict) or (isinstance(value, list) and (len(value) == 1 or bool(others)))
 
 
 def _read_json_document(file: Path) -> list[tuple[str, Cells]] | Mapping[str, Any] | None:
@@ -405,9 +424,14 @@ def _read_json_document(file: Path) -> list[tuple[str, Cells]] | Mapping[str, An
     try:
         content = core.parse_json(data, str(file))
     except DataError as err:
-        if isinstance(err.__cause__, json.JSONDecodeError) and _is_json_lines(file):
+        if not isinstance(err.__cause__, json.JSONDecodeError):
+            raise
+        if _is_json_lines(file):
             return None
-        raise
+        if err.__cause__.msg != "Extra data":
+            raise
+        data = re.sub(rb"^([}\]])\s*^(?=[{\[])", rb"\1,", data, flags=re.MULTILINE)  # as jq prints objects
+        content = core.parse_json(b"[" + data.removeprefix(b"\xef\xbb\xbf") + b"]", str(file))
     if isinstance(content, dict) and isinstance(content.get("eval"), dict) and "samples" in content:
         return content
     rows = _find_rows(content)
@@ -426,6 +450,8 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
     if isinstance(content, list):
         are_rows = all(isinstance(item, list) and all(isinstance(cell, str) for cell in item) for item in content)
         if content and are_rows and len({len(item) for item in content}) == 1 < len(content[0]):
+            if len(content[0]) > 2 and all(len(cell.split()) > 2 for cell in chain.from_iterable(content)):
+                return [{TEXT: item} for item in content]  # samples: a table has cells that are no texts
             return [{str(number): cell for number, cell in enumerate(item, 1)} for item in content]
         items = list(chain.from_iterable(content)) if content and all(isinstance(i, list) for i in content) else content
         if all(isinstance(item, dict) for item in items):
@@ -447,16 +473,16 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
             return [{name: content[name][key] for name in content} for key in inner[0]]  # of pandas, by column
         return [{"id": name, **value} for name, value in content.items()]
     are_texts = all(isinstance(value, str) and len(value.split()) > 2 for value in content.values())
-    if len(content) > 1 and (are_texts or len(texts) == len(content)):
-        are_columns = len(content) <= max(map(len, texts.values()), default=0)
-        if not are_columns and all(len(str(name).split()) > 2 for name in content):
-            return [{"prompt": name, TEXT: value} for name, value in content.items()]
-        if are_texts:
-            return [{"id": name, TEXT: value} for name, value in content.items()]
+    are_lists = len(lists) == len(content) and len({_has_objects(value) for value in lists.values()}) == 1
+    if (are_texts or are_lists) and len(content) > max(map(len, lists.values()), default=1):  # else columns, or systems
+        name = "prompt" if all(len(str(key).split()) > 2 for key in content) else "id"
+        field = "answers" if any(map(_has_objects, lists.values())) else TEXT
+        return [{name: key, field: value} for key, value in content.items()]
     if texts and not any(_has_objects(value) for value in lists.values()):
         longest = max(texts, key=lambda name: sum(map(len, texts[name])))
         columns = {name: value for name, value in lists.items() if len(value) == len(texts[longest])}
-        if len(columns) == 1 and len(lists) < len(content) and _is_record(content, longest):
+        others = [value for name, value in content.items() if name != longest and isinstance(value, str)]
+        if len(columns) == 1 and any(len(value.split()) > 1 for value in others):  # a prompt and its texts
             return [content]
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     if groups and any(_has_objects(value) or isinstance(value, dict) for value, _ in groups):
@@ -469,15 +495,5 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
     return [content]
 
 
-def _is_record(content: Mapping[str, Any], name: str) -> bool:
-    """Return whether an object is one record with a list of texts, as `{"prompt": …, "generations": […]}`."""
-    return any(isinstance(value, str) and len(value.split()) > 1 for key, value in content.items() if key != name)
-
-
 def _has_objects(value: Any) -> bool:  # noqa: ANN401 - JSON
     return isinstance(value, list) and any(isinstance(item, dict) for item in value)
-
-
-def read_first_records(path: Path, unit: str | None, most: int) -> list[TextRecord]:
-    """Return the first records of a file or folder."""
-    return list(islice(read_records(path, ReadSummary(), unit), most))

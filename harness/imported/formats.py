@@ -23,6 +23,7 @@ _FAILED_ANSWER = "$ERROR$"  # what the tools of MT-Bench and Arena-Hard write wh
 _STOPS = {"stop": "eos", "length": "length", "max_tokens": "length", "model_length": "length"}
 _KINDS: Mapping[type[Any], str] = {str: "a text", list: "a list", dict: "an object", int: "a whole number"}
 _ID = (str, int)
+STREAMED = "pieces of streamed answers, expected whole ones: ask the server with stream=false, or join the pieces"
 _READ = ("id", "sample", "prompt", "human", "text", "stop", "reasoning")  # of a sample, which has a megabyte in all
 _HEADER, _SUMMARIES = "header.json", "summaries.json"  # of an archive of Inspect
 Samples = Iterator[tuple[int, str, Any]]  # (number, file and member, sample)
@@ -138,13 +139,20 @@ def _read_batch(row: Cells, where: str) -> Iterator[dict[str, Any]]:
         yield _read_response(body, where, what)
         return
     for sample, choice in enumerate(_get(body, "choices", (list,), where)):
-        message = _get({"choices": choice}, "choices", (dict,), where).get("message")
-        reason = choice.get("finish_reason")
-        stop = _read_stop(reason, what)
-        thought, text = read_message(message, f"{what}: ") if isinstance(message, dict) else (None, choice.get("text"))
-        if not isinstance(text, str):
-            raise DataError(f"{what} has no text (finish_reason: {reason}), got {_describe(text)}")
-        yield {"text": text, "sample": sample, "reasoning": thought, **stop}
+        fields = _read_choice(_get({"choices": choice}, "choices", (dict,), where), what)
+        if not isinstance(fields["text"], str):
+            reason, got = choice.get("finish_reason"), _describe(fields["text"])
+            raise DataError(f"{what} has no text (finish_reason: {reason}), got {got}")
+        yield {**fields, "sample": sample}
+
+
+def _read_choice(choice: Cells, what: str) -> dict[str, Any]:
+    """Return the text of a choice, which has a message or a text, its reasoning, and how it ended, if known."""
+    message, reason = choice.get("message"), choice.get("finish_reason", choice.get("stop_reason"))
+    thought, text = read_message(message, f"{what}: ") if isinstance(message, dict) else (None, choice.get("text"))
+    if reason is not None and (not isinstance(reason, str) or reason not in _STOPS):
+        raise DataError(f"{what}: it ended with {reason!r:.60}; expected {', '.join(_STOPS)}: make it again")
+    return {"text": text, "reasoning": thought, **({} if reason is None else {"stop": _STOPS[reason]})}
 
 
 def _read_response(body: Cells, where: str, what: str) -> dict[str, Any]:
@@ -168,27 +176,14 @@ def _read_inspect(sample: Cells, where: str) -> Iterator[dict[str, Any]]:
     if error:
         message = error.get("message") if isinstance(error, dict) else error
         raise DataError(f"{what} failed ({message!s:.120}); finish it: inspect eval-retry")
-    choices, text = sample["output"].get("choices"), sample["output"].get("completion")
+    choices, completion = sample["output"].get("choices"), sample["output"].get("completion")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-    reason, message = choice.get("stop_reason"), choice.get("message")
-    thought = None
-    if isinstance(message, dict) and "content" in message:
-        thought, answer = read_message(message, f"{what}: ")
-        text = answer if text is None else text  # logs before Inspect 0.3.135 have no `completion`
+    answer = _read_choice({k: v for k, v in choice.items() if (k, v) != ("stop_reason", "unknown")}, what)
+    text = answer["text"] if completion is None else completion  # logs before Inspect 0.3.135 have no `completion`
     if not choice or not isinstance(text, str):
         raise DataError(f"{what} has no output")
     epoch = 1 if sample.get("epoch") is None else _get(sample, "epoch", (int,), where)
-    stop = _read_stop(None if reason == "unknown" else reason, what)
-    yield {"sample": epoch - 1, "text": text, "reasoning": thought, **stop}
-
-
-def _read_stop(reason: object, where: str) -> dict[str, str]:
-    """Return why a text ended, if known; refuse one that is not what the model wrote."""
-    if reason is None:
-        return {}
-    if not isinstance(reason, str) or reason not in _STOPS:
-        raise DataError(f"{where}: it ended with {reason!r:.60}; expected {', '.join(_STOPS)}: make it again")
-    return {"stop": _STOPS[reason]}
+    yield {**answer, "sample": epoch - 1, "text": text}
 
 
 INSPECT = OutputFormat(
@@ -215,6 +210,11 @@ TITLES = frozenset(form.title for form in (INSPECT, *FORMATS))
 
 def recognize(first: Cells, records: Records, path: Path, summary: ReadSummary) -> tuple[str | None, Records]:
     """Return title and records of a file, unknown ones as they are; of several filters the first is read."""
+    is_piece_of_ollama = first.get("done") is False and "created_at" in first
+    if is_piece_of_ollama or str(first.get("object")).endswith(".chunk"):
+        raise DataError(f"{path}: {STREAMED}")
+    if isinstance(find_value(first, "spec.eval_name"), str):  # a log of OpenAI's evals repeats answers in other events
+        return None, (record for record in records if record[1].get("type") == "sampling")
     form = next((form for form in FORMATS if form.fits(first)), None)
     if form is None:
         return None, records

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, wraps
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ from openended.harness.imported import fields, files, formats
 from openended.harness.imported.fields import FieldChoice, ReadSummary, find_value
 from openended.harness.imported.files import TextRecord, check_text, read_id
 from openended.harness.imported.selection import WHOLE, Side, TextSelection
-from openended.harness.models import REASONING_FIELDS, MarkupSearch, find_message, read_message, read_messages
+from openended.harness.models import REASONING_FIELDS, MarkupSearch, Message, find_message, read_message, read_messages
 
 T = TypeVar("T")
 OPTIONS: Mapping[Side, str] = {"system": "generations_field=", "human": "task.text_field="}
@@ -25,7 +25,9 @@ _STOP_WORDS: Mapping[Stop, str] = {
 }
 _ENDS = {name: end for end, names in _STOP_WORDS.items() for name in names.split()}
 _MISSING = {"nan", "NaN", "None", "null"}
-_TURN_MARK = re.compile(r"\n\nAssistant:|### ?(?:Assistant|Response):|<\|im_start\|>|<\|assistant\|>|\[/INST\]")
+_TURN_MARK = re.compile(
+    r"\n\nAssistant:|### ?(?:Assistant|Response):|<\|im_start\|>|<\|assistant\|>|\[/INST\]|__eou__|Generated text:"
+)
 _ITEM_NUMBER = re.compile(r"\d+[.)] ")  # of an item in a list
 
 
@@ -156,7 +158,8 @@ def read_texts(
         if value is ...:
             yield from _read_record(record, reading, selection, counts)
         else:
-            yield from _read_turns(record, value, selection.role or "assistant")
+            messages = read_messages(value, record.where)
+            yield from _read_turns(record, messages, reading, selection.role or "assistant")
 
 
 def _keep_while_unchanged(read: Callable[[Path, TextSelection], T]) -> Callable[[Path, TextSelection], T]:
@@ -178,7 +181,7 @@ def _keep_while_unchanged(read: Callable[[Path, TextSelection], T]) -> Callable[
 @_keep_while_unchanged
 def find_fields(path: Path, selection: TextSelection) -> FieldChoice:
     """Return which fields of a file are read."""
-    first = files.read_first_records(path, selection.field, fields.SAMPLED)
+    first = list(islice(files.read_records(path, ReadSummary(), selection.field), fields.SAMPLED))
     if not first:
         raise DataError(f"{path}: holds no text")
     cells = [record.cells for record in first]
@@ -204,46 +207,39 @@ def start_survey(path: Path, selection: TextSelection) -> TextSurvey:
 def survey_texts(path: Path, selection: TextSelection) -> TextSurvey:
     """Read a file once and return what it holds; the same file is not read again."""
     survey = start_survey(path, selection)
-    records = files.read_first_records(path, selection.field, fields.SAMPLED)
+    records = islice(files.read_records(path, ReadSummary(), selection.field), fields.SAMPLED)
     values = fields.collect_values([r.cells for r in records])
     survey.fields = [v.describe() for v in values.values()]
     texts = values[survey.reading.field].texts if survey.reading.field in values else []
-    marks = [match[0].strip() for text in texts if (match := _TURN_MARK.search(text))]
+    remarks, marks = survey.summary.remarks, [match[0].strip() for t in texts if (match := _TURN_MARK.search(t))]
     if 2 * len(marks) > len(texts):
-        survey.summary.remarks[f"its texts hold whole dialogues ({marks[0]!r}), which are scored with their marks"] = (
-            None
-        )
+        remarks[f"its texts hold whole dialogues ({marks[0]!r}), which are scored with their marks"] = None
     if texts and all(map(_ITEM_NUMBER.match, texts)):
-        survey.summary.remarks["its texts begin with numbers, which are scored with them"] = None
-    if texts:
-        repeated, copies = Counter(texts).most_common(1)[0]
-        survey.repeated = repeated if copies > 2 and 10 * copies >= len(texts) else ""
-    prompts, ids = dict[object, int](), dict[object, int]()
-    lines: list[int] = []  # number of texts of each record
-    line, are_turns = -1, False
+        remarks["its texts begin with numbers, which are scored with them"] = None
+    repeated, copies = (Counter(texts).most_common(1) or [("", 0)])[0]
+    survey.repeated = repeated if copies > 2 and 10 * copies >= len(texts) else ""
+    counts: dict[str, Counter[int]] = {name: Counter() for name in _GROUPINGS}
     for text in read_texts(path, selection, survey.summary):
         survey.add(text)
-        for counts, key in ((prompts, text.prompt), (ids, text.identity)):
-            if key:
-                counts[hash(key)] = counts.get(hash(key), 0) + 1
-        lines += [0] * (text.line != line)
-        lines[-1] += 1
-        line = text.line
-        are_turns = are_turns or text.turn is not None
-    whole = survey.count
-    if are_turns and max(lines) > 1:
-        survey.grouping, sizes = "conversation", lines
-    elif sum(prompts.values()) == whole and (len(prompts) > 1 or whole == 1):
-        survey.grouping, sizes = "prompt", list(prompts.values())
-    elif sum(ids.values()) == whole and len(ids) > 1:
-        survey.grouping, sizes = "id", list(ids.values())
-    elif len(lines) < whole and len(lines) > 1:
-        survey.grouping, sizes = "record", lines
-    else:
-        sizes = [1] * whole
-    for size in sizes:
-        survey.sizes[size] = survey.sizes.get(size, 0) + 1
+        for name, find_key in _GROUPINGS.items():
+            if (key := find_key(text)) is not None:
+                counts[name][key] += 1
+    survey.sizes = {1: survey.count}
+    for name, groups in counts.items():
+        is_shared = len(groups) < survey.count and (len(groups) > 1 or name == "conversation")
+        if groups.total() == survey.count and (is_shared or (name in ("prompt", "id") and len(groups) > 1)):
+            survey.grouping, survey.sizes = name, Counter(groups.values())
+            break
     return survey
+
+
+# What says that texts answer the same prompt → its key; the first that every text has counts.
+_GROUPINGS: Mapping[str, Callable[[ImportedText], int | None]] = {
+    "conversation": lambda text: text.line if text.turn is not None else None,
+    "prompt": lambda text: hash(text.prompt) if text.prompt else None,
+    "id": lambda text: hash(text.identity) if text.identity else None,
+    "record": lambda text: text.line,
+}
 
 
 def number_texts(texts: Iterable[ImportedText], grouping: str) -> Iterator[tuple[int, int, ImportedText]]:
@@ -254,8 +250,7 @@ def number_texts(texts: Iterable[ImportedText], grouping: str) -> Iterator[tuple
     groups: dict[object, int] = {}
     counts: list[int] = []
     for text in texts:
-        keys = {"prompt": hash(text.prompt), "id": hash(text.identity)}
-        group = groups.setdefault(keys.get(grouping, text.line), len(groups))
+        group = groups.setdefault(_GROUPINGS[grouping](text), len(groups))
         counts += [0] * (group == len(counts))
         yield group, counts[group], text
         counts[group] += 1
@@ -271,7 +266,7 @@ def _read_record(
     record: TextRecord, reading: FieldChoice, selection: TextSelection, summary: ReadSummary
 ) -> Iterator[ImportedText]:
     row, where, line, name = record.cells, record.where, record.line, reading.field
-    if (reading.writer or reading.role) and (reason := _find_reason_to_leave_out(row, reading, selection)):
+    if reason := reading.find_reason_to_leave_out(row, selection.role or "assistant"):
         summary.dropped[reason] += 1
         return
     value = row[name] if name in row else reading.find(row)
@@ -286,11 +281,7 @@ def _read_record(
         return
     example = read_id(row, reading.id, where) if reading.id is not None and row.get(reading.id) is not None else None
     reasoning = next((row[name] for name in REASONING_FIELDS if isinstance(row.get(name), str)), None)
-    prompt = None
-    if reading.prompt:
-        parts = [(path, part) for path in reading.prompt if (part := find_value(row, path)) is not None]
-        prompts = [check_text(text, path, where) for path, part in parts for text, _ in _list_pieces(part, path, where)]
-        prompt = "\n\n".join(filter(None, prompts)) if prompts else None
+    prompt = _read_prompt(row, reading, where)
     sample, stop, token_ids = (
         _read_sample(row.get("sample"), where),
         _read_stop(row, where),
@@ -309,17 +300,10 @@ def _read_record(
         )  # fmt: skip
 
 
-def _find_reason_to_leave_out(row: Mapping[str, Any], reading: FieldChoice, selection: TextSelection) -> str | None:
-    """Return why the text of a record is not of this side or role; None if it is."""
-    if reading.writer is not None:
-        writer = fields.name_writer(row.get(reading.writer))
-        if (writer in reading.people) != reading.is_by_people:
-            return f"{reading.writer} is {writer!r:.20}"
-    if reading.role is not None:
-        message = find_message({"role": row.get(reading.role), "content": ""})
-        if (message or {}).get("role") != (selection.role or "assistant"):
-            return f"rows of other roles than {selection.role or 'assistant'}"
-    return None
+def _read_prompt(row: Mapping[str, Any], reading: FieldChoice, where: str) -> str | None:
+    parts = [(path, part) for path in reading.prompt if (part := find_value(row, path)) is not None]
+    texts = [check_text(text, path, where) for path, part in parts for text, _ in _list_pieces(part, path, where)]
+    return "\n\n".join(filter(None, texts)) if texts else None
 
 
 def _list_pieces(value: Any, field: str, where: str) -> Iterator[tuple[Any, str | None]]:  # noqa: ANN401 - JSON
@@ -336,10 +320,11 @@ def _list_pieces(value: Any, field: str, where: str) -> Iterator[tuple[Any, str 
         yield value, None
 
 
-def _read_turns(record: TextRecord, value: Any, role: str) -> Iterator[ImportedText]:  # noqa: ANN401 - JSON
-    """Yield the turns of a role; each answers the turns before it."""
+def _read_turns(
+    record: TextRecord, messages: Sequence[Message], reading: FieldChoice, role: str
+) -> Iterator[ImportedText]:
+    """Yield the turns of a role; each answers the turns before it, the first without any the prompt of the record."""
     row, where = record.cells, record.where
-    messages = read_messages(value, where)
     turns = [number for number, message in enumerate(messages) if message.role == role]
     if not turns:
         roles = ", ".join(dict.fromkeys(message.role for message in messages))
@@ -353,7 +338,7 @@ def _read_turns(record: TextRecord, value: Any, role: str) -> Iterator[ImportedT
         yield ImportedText(
             where, record.line, check_text(message.text, "messages", where),
             identity=read_id(row, key, where) if key else None,
-            prompt="\n\n".join(m.text for m in messages[:number]) if number else None,
+            prompt="\n\n".join(m.text for m in messages[:number]) if number else _read_prompt(row, reading, where),
             sample=turn if len(turns) > 1 else sample, stop=_read_stop(row, where) if turn == len(turns) - 1 else None,
             reasoning=message.reasoning, turn=turn,
         )  # fmt: skip
@@ -375,10 +360,9 @@ def _read_stop(row: Mapping[str, Any], where: str) -> Stop | None:
         return "eos" if ended else "length"
     if ended is not None:
         raise DataError(f"{where}: field 'ended': expected true or false, got {ended!r:.40}")
-    value = row.get("stop", row.get("finish_reason"))
-    if value in (None, "") or (value and isinstance(value, list) and all(isinstance(item, str) for item in value)):
-        return None  # a list are the strings at which a text ends
-    if isinstance(value, bool):  # of llama.cpp, whose answer it was that ended
+    value = row.get("stop", row.get("finish_reason"))  # a list are the strings at which a text ends
+    are_ends = value and isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if value in (None, "") or are_ends or isinstance(value, bool):  # of llama.cpp, whose answer it was that ended
         return None
     if not isinstance(value, str) or value.lower() not in _ENDS:
         raise DataError(f"{where}: field 'stop': expected eos or length, got {value!r:.40}")

@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import os
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -354,63 +353,42 @@ def _draw_singles(
     return tasks
 
 
-@dataclass(slots=True)
-class _Sheet:
-    """A sheet that is being filled."""
-
-    number: int
-    tasks: list[RatingTask] = field(default_factory=list)
-    examples: set[str] = field(default_factory=set)
-    players: Counter[str] = field(default_factory=Counter)
-    pairs: Counter[frozenset[str]] = field(default_factory=Counter)
-
-    def add(self, task: RatingTask) -> None:
-        self.tasks.append(task)
-        self.examples.add(task.example)
-        self.players.update(task.sides)
-        self.pairs[frozenset(task.sides)] += 1
-
-    def remove(self, task: RatingTask) -> None:
-        self.tasks.remove(task)
-        self.examples.discard(task.example)
-        self.players.subtract(task.sides)
-        self.pairs[frozenset(task.sides)] -= 1
-
-    def load(self, task: RatingTask) -> tuple[int, int, int]:
-        """Return how often its players and its pair are on the sheet, and the sheet's size."""
-        return sum(self.players[p] for p in task.sides), self.pairs[frozenset(task.sides)], len(self.tasks)
-
-
 def _deal_tasks(tasks: Sequence[RatingTask], count: int, most: int, seed: int) -> list[list[RatingTask]]:
     """Assign each task to one of the emptiest sheets without its prompt, where its players are rarest.
 
-    A task that fits on no sheet starts a new one.
+    A task that fits on no sheet starts a new one. A sheet is example → task.
     """
-    sheets = [_Sheet(number) for number in range(count)]
+    sheets: list[dict[str, RatingTask]] = [{} for _ in range(count)]
     rng = core.make_random_stream(seed, "deal")
     for task in tasks:
-        free = [s for s in sheets if len(s.tasks) < most and task.example not in s.examples]
+        free = [sheet for sheet in sheets if len(sheet) < most and task.example not in sheet]
         if not free:
             free = _free_a_slot(sheets, task, most)
         if not free:
-            sheets.append(_Sheet(len(sheets)))
+            sheets.append({})
             free = sheets[-1:]
-        least = min(len(s.tasks) for s in free)
-        near = [s for s in free if len(s.tasks) <= least + 1]
+        least = min(map(len, free))
+        near = [sheet for sheet in free if len(sheet) <= least + 1]
         draw = rng.random(len(near))
-        best = min(range(len(near)), key=lambda i: (*near[i].load(task), draw[i]))
-        near[best].add(task)
-    return [sheet.tasks for sheet in sheets if sheet.tasks]
+        best = min(range(len(near)), key=lambda i: (*_measure_load(near[i], task), draw[i]))
+        near[best][task.example] = task
+    return [list(sheet.values()) for sheet in sheets if sheet]
 
 
-def _free_a_slot(sheets: Sequence[_Sheet], task: RatingTask, most: int) -> list[_Sheet]:
+def _measure_load(sheet: Mapping[str, RatingTask], task: RatingTask) -> tuple[int, int, int]:
+    """Return how often the players of a task and their pair are on a sheet, and the sheet's size."""
+    sides = [other.sides for other in sheet.values()]
+    players = sum(player in of for of in sides for player in task.sides)
+    return players, sum({*of} == {*task.sides} for of in sides), len(sheet)
+
+
+def _free_a_slot(sheets: Sequence[dict[str, RatingTask]], task: RatingTask, most: int) -> list[dict[str, RatingTask]]:
     """Move a task from a full sheet without this prompt to one that has room and the prompt; returns the first."""
-    for room in (s for s in sheets if len(s.tasks) < most):
-        for full in (s for s in sheets if task.example not in s.examples):
-            moved = next((other for other in full.tasks if other.example not in room.examples), None)
+    for room in (sheet for sheet in sheets if len(sheet) < most):
+        for full in (sheet for sheet in sheets if task.example not in sheet):
+            moved = next((example for example in full if example not in room), None)
             if moved is not None:
-                full.remove(moved)
-                room.add(moved)
+                room[moved] = full.pop(moved)
                 return [full]
     return []
 

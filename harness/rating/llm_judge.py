@@ -131,9 +131,8 @@ def _match_choice(protocol: StudyProtocol, value: object) -> int | None:
     for number, answer in enumerate(protocol.choices, 1):
         say = answer.say.lower()
         words = {say, f"{say} {answer.more.lower()}".strip(), re.sub(r"\s*\(.*", "", say)}
-        if normalized in words or (
-            answer.rating is not None and normalized in (f"{answer.rating:g}", f"{answer.rating:.1f}")
-        ):
+        words |= set() if answer.rating is None else {f"{answer.rating:g}", f"{answer.rating:.1f}"}
+        if normalized in words:
             return number
     return None
 

@@ -53,13 +53,9 @@ def render_form(key: StudyKey, sheet: str, items: Sequence[Mapping[str, Any]] | 
         "answers": [{"say": a.say, "more": a.more, "tie": a.outcome == "tie"} for a in protocol.choices],
         "most_ties": protocol.most_ties, "items": items,
     }  # fmt: skip
-    # These characters occur in JSON strings alone; escaped, no text can close the script element.
-    data = (
-        json.dumps(study_data, ensure_ascii=True)
-        .replace("<", r"\u003c")
-        .replace(">", r"\u003e")
-        .replace("&", r"\u0026")
-    )
+    data = json.dumps(study_data, ensure_ascii=True)
+    for sign in "<>&":  # they occur in JSON strings alone; escaped, no text can close the script element
+        data = data.replace(sign, rf"\u{ord(sign):04x}")
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     parts = {"data": data, "script": _read_form_file("form.js"), "style": _read_form_file("form.css")}
     return environment.from_string(_read_form_file("form.html")).render(
@@ -71,11 +67,8 @@ def render_form(key: StudyKey, sheet: str, items: Sequence[Mapping[str, Any]] | 
 
 def build_items(key: StudyKey, ids: Sequence[str]) -> list[dict[str, Any]]:
     """Return the id, prompt and texts of items as a sheet shows them."""
-    items = []
-    for name in ids:
-        prompt, texts = key.show_item(key.by_id[name])
-        items.append({"id": name, "prompt": prompt, "texts": list(texts)})
-    return items
+    shown = ((name, *key.show_item(key.by_id[name])) for name in ids)
+    return [{"id": name, "prompt": prompt, "texts": list(texts)} for name, prompt, texts in shown]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,14 +300,12 @@ def _simulate_typicality(protocol: StudyProtocol, tasks: Sequence[RatingTask]) -
     n, k = protocol.items, 16
     if 2 * n <= k:
         return StudyForecast("HUSE", math.nan, f"it needs more than {k} texts; raise items")
-    values = []
+    middle, values = 0.5 * (levels.min() + levels.max()), []
     for number in range(_STUDIES):
         rng = make_random_stream(0, "forecast", number)
         ratings, logp = [], []
         for is_model, player in ((False, HUMAN), (True, "model")):
-            typicality = (
-                0.5 * (levels.min() + levels.max()) + raters.strengths[player] + rng.normal(0, raters.text_spread, n)
-            )
+            typicality = middle + raters.strengths[player] + rng.normal(0, raters.text_spread, n)
             seen = typicality[:, None] + rng.normal(0, raters.noise, (n, protocol.raters))
             ratings.append(levels[np.abs(seen[..., None] - levels).argmin(axis=-1)].mean(axis=1))
             logp.append(np.minimum(rng.normal(*_LOGP[is_model], n), -0.5))

@@ -59,7 +59,7 @@ def write_texts(folder: Path) -> None:
     (folder / "not-gzip.jsonl.gz").write_text('{"text": "a"}\n')
     (folder / "no.npy").write_text("not numpy")
     (folder / "doc.docx").write_bytes(b"PK")
-    (folder / "plain").write_text("a text\nanother text\n")
+    (folder / "plain").write_text('data: {"text": "a"}\n')
     (folder / "noheader.csv").write_text("the first text,x\nthe second one,y\n")
 
 
