@@ -67,8 +67,8 @@ def render_form(key: StudyKey, sheet: str, items: Sequence[Mapping[str, Any]] | 
 
 def build_items(key: StudyKey, ids: Sequence[str]) -> list[dict[str, Any]]:
     """Return the id, prompt and texts of items as a sheet shows them."""
-    shown = ((name, *key.show_item(key.by_id[name])) for name in ids)
-    return [{"id": name, "prompt": prompt, "texts": list(texts)} for name, prompt, texts in shown]
+    visible = ((name, *key.show_item(key.by_id[name])) for name in ids)
+    return [{"id": name, "prompt": prompt, "texts": list(texts)} for name, prompt, texts in visible]
 
 
 @dataclass(frozen=True, kw_only=True)

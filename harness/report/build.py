@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness import results as measured
 from openended.harness.core import DataError, SpecError, escape_controls_in_line, write_text
-from openended.harness.report.output_folder import replace_folder, warn_of_failure
 from openended.harness.report.tables import selection
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
@@ -18,6 +17,7 @@ from openended.harness.report.tables.pictures import Picture
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.table import Table
 from openended.harness.results import Layout, Results
+from openended.harness.storage import replace_folder, warn_of_failure
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,6 +25,7 @@ from .record import (
     restore_words as restore_words,
     save_record as save_record,
 )
+from .report_folder import replace_folder as replace_folder, warn_of_failure as warn_of_failure
 from .row_blocks import (
     RowBlocks as RowBlocks,
     list_sharing_artifacts as list_sharing_artifacts,

@@ -437,7 +437,7 @@ def test_knn_agrees_with_pairs_at_any_scale_and_offset(case, scale, offset):
 def test_blocks_of_neighbors_do_not_matter(monkeypatch):
     human, model = normal(90, 8), normal(70, 8, 1)
     whole = knn_precision_recall(human=human, model=model)
-    monkeypatch.setattr(neighbors, "_BLOCK", 7)
+    monkeypatch.setattr(neighbors, "_BLOCK_ROWS", 7)
     monkeypatch.setattr(neighbors, "_PAIRS", 30)
     assert knn_precision_recall(human=human, model=model) == whole
     distance = kid(human=human, model=model)

@@ -8,8 +8,8 @@ from openended.harness.report.exports.every_eval_ever import write_every_eval_ev
 from openended.harness.report.exports.hub import MODELS, write_hub_files
 from openended.harness.report.exports.inspect_log import write_inspect_logs
 from openended.harness.report.exports.texts import METADATA, write_croissant
-from openended.harness.report.output_folder import replace_folder
 from openended.harness.results import read_results, write_frame
+from openended.harness.storage import replace_folder
 
 TABLES_HINT = "tables (.md, .tex, .csv) are written by openended report NAME"
 FORMATS = {

@@ -21,10 +21,10 @@ from openended.harness.report.figures.plot import (
     list_axes,
     matches,
 )
-from openended.harness.report.output_folder import warn_of_failure
 from openended.harness.report.tables.pictures import Picture, SystemStyles
 from openended.harness.report.tables.selection import find_name, name_files
 from openended.harness.results import Layout, Results, SystemValue
+from openended.harness.storage import warn_of_failure
 
 if TYPE_CHECKING:
     from openended.harness.results import SearchResult

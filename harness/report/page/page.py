@@ -17,7 +17,6 @@ from jinja2 import Template
 from markupsafe import Markup
 
 from openended.harness.core import to_json, write_text
-from openended.harness.report.output_folder import warn_of_failure
 from openended.harness.report.page.explanations import read_explanations
 from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json, write_beside
 from openended.harness.report.page.sources import PageTexts, collect_page_texts
@@ -29,6 +28,7 @@ from openended.harness.report.tables.pictures import COLUMN, HUMAN_COLOR, PAGE, 
 from openended.harness.report.tables.selection import collect_commands, format_axis_values, summarize_sources
 from openended.harness.report.tables.table import Table
 from openended.harness.results import Results, Run, SystemValue, group_systems, order_axes
+from openended.harness.storage import warn_of_failure
 
 FOLDER = resources.files("openended.harness.report.page")
 SCALE = 0.7  # page pixels per figure pixel: letters have the size of the text, and are sharp on fine screens

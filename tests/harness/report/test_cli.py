@@ -7,7 +7,7 @@ import pytest
 from openended.harness.core import BATCH_REMARK, StoreError, temporary_files
 from openended.harness.report import build_report
 from openended.harness.report.cli import _parse_width, main
-from openended.harness.report.output_folder import replace_folder
+from openended.harness.storage.report_folder import replace_folder
 from tests.harness.report.synthetic import change_record, make_interval, quickstart, result, write_run
 
 

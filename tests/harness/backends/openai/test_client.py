@@ -280,7 +280,7 @@ def test_details_of_any_form_in_an_answer_without_text(details):
 @pytest.mark.parametrize("text", ["a " * 500_000, "a" * 500_000], ids=["words", "one word"])
 @pytest.mark.parametrize("form", ["text", "message"])
 def test_a_text_far_longer_than_its_count_says_is_refused(text, form):
-    choice = {"text": text} if form == "text" else {"message": {"content": "a", "reasoning": text}}
+    choice = {"text": text} if form == "text" else {"text": None, "message": {"content": "a", "reasoning": text}}
     path = "/v1/completions" if form == "text" else "/v1/chat/completions"
     transport = answering(changed(token_ids=None, **choice), path=path)
     with pytest.raises(DataError, match=r"field text: .* characters where 3 tokens were asked for: it ignores"):
