@@ -225,7 +225,7 @@ def sample(world, decoder, count, batch_size=2000, **options):
 
 @pytest.mark.parametrize("decoder", SAMPLERS, ids=lambda d: f"{d.title} {d.precision}")
 def test_texts_follow_the_exact_law(decoder):
-    world = sampler_worlds.SMALL if getattr(decoder, "strategy", "") == "conf" else small_world()
+    world = sampler_worlds.SMALL_WORLD if getattr(decoder, "strategy", "") == "conf" else small_world()
     law, n = sampler_worlds.compute_output_law(world, decoder), 1000
     assert float(law.sum()) == pytest.approx(1)
     counts = Counter(sample(world, decoder, n))
