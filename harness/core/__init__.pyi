@@ -92,6 +92,7 @@ from .registry import (
     CLASS_GROUPS as CLASS_GROUPS,
     NAMED as NAMED,
     build as build,
+    build_class_node as build_class_node,
     construct as construct,
     decoder as decoder,
     find_broken_plugin as find_broken_plugin,

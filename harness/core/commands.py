@@ -92,7 +92,7 @@ class CommandParser(argparse.ArgumentParser):
         name = flag.lstrip("-").replace("-", "_")
         flags = {action.dest: action.option_strings[-1] for action in self._actions if action.option_strings}
         typed = find_foreign_option(name, flags)
-        foreign = flags[typed.partition("=")[0]] if typed else None
+        foreign = flags.get(typed.partition("=")[0]) if typed else None
         close = difflib.get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.7)
         if re.fullmatch(r"-\w", flag):
             close = sorted((name for name in self._option_string_actions if name.startswith(f"-{flag}")), key=len)

@@ -265,7 +265,7 @@ def read_csv(
     """Read a CSV file, packed or not; return its columns and (line number, row) pairs. Blank rows are skipped.
 
     The separator is the one that the file's name (`.tsv`) or its first line (`sep=;`) names, else the most frequent of
-    comma, semicolon, tab and `|` in the header. Between tabs, quotation marks that
+    comma, semicolon and tab in the header, or `|` in a header without these. Between tabs, quotation marks that
     do not enclose cells are part of the text.
 
     Raises:
@@ -273,20 +273,21 @@ def read_csv(
             the file cannot be read.
     """
     with open_text(path) as handle:
-        line = 0
+        line = before = 0  # the last line that was read; lines above the header
         try:
             header = handle.readline()
-            delimiter = "\t" if strip_packing(path.name).endswith(".tsv") else max(",;\t|", key=header.count)
+            usual = ",;\t" if any(sign in header for sign in ",;\t") else "|"
+            delimiter = "\t" if strip_packing(path.name).endswith(".tsv") else max(usual, key=header.count)
             if named := re.fullmatch(r"sep=(.)\s*", header):  # as Excel writes it
-                delimiter, header = named[1], handle.readline()
+                delimiter, header, before = named[1], handle.readline(), 1
             reader = csv.reader(chain([header], handle), delimiter=delimiter, quoting=quoting, strict=True)
             columns = [name.strip().removeprefix("\ufeff") for name in next(reader, [])]
             twice = sorted({name for name in columns if columns.count(name) > 1})
             if twice:
-                raise DataError(f"{path}:1: column {twice[0]!r} appears more than once")
+                raise DataError(f"{path}:{before + 1}: column {twice[0]!r} appears more than once")
             rows, size = [], 0
             for cells in reader:
-                line = reader.line_num
+                line = before + reader.line_num
                 if not any(cell.strip() for cell in cells):
                     continue
                 size = (size or len(cells)) if "HITId" in columns else len(columns)  # Mechanical Turk leaves cells out

@@ -9,9 +9,7 @@ from openended.harness.core.choices import describe_choice, list_bundled_choices
 from openended.harness.core.errors import SpecError, find_spelling, fold_spelling, suggest
 
 log = logging.getLogger(__name__)
-
-
-_SWEEPERS = {"bayes": "optuna"}  # they are no classes
+_OF_HYDRA = {"bayes": "optuna", "local": "basic"}  # a sweeper and a launcher, which are no members of a group
 _AGAINST_ONE_REFERENCE = ("bertscore", "bartscore", "bleurt", "bleu", "sacrebleu", "meteor", "chrf", "comet", "rouge",
                           "rouge1", "rouge2", "moverscore")  # fmt: skip
 
@@ -25,7 +23,7 @@ def read_synonyms(group: str) -> Mapping[str, str]:
 
 def find_synonym(group: str, word: str, names: Collection[str]) -> str | None:
     """Return the one of some choices that others call by this word; None if there is none."""
-    name = read_synonyms(group).get(fold_spelling(word)) or _SWEEPERS.get(word)
+    name = read_synonyms(group).get(fold_spelling(word)) or _OF_HYDRA.get(word)
     return name if name in names else None
 
 

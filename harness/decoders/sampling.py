@@ -156,6 +156,7 @@ class Eta(SamplingDecoder):
     synonyms = ("eta_cutoff", "eta_sampling")
     table_rank = 120
     server_options = {"eta": "eps"}
+    option_synonyms = {"epsilon": "eps"}
     title_fields = ("eps",)
     rule = staticmethod(rules.eta)
 

@@ -312,6 +312,8 @@ def classify(path: str) -> str:
     for part in reversed(path.split(".")):
         words = [word.lower() for word in _WORD.findall(part)]
         kinds_of_part = [kind for word in words if (kind := _KIND_OF.get(word) or _KIND_OF.get(word.removesuffix("s")))]
+        if {"best", "correct"} & {*words} and "output" in kinds_of_part and words[-1] not in ("answer", "answers"):
+            return "output"
         if "human" in kinds_of_part and kinds_of_part[-1] != "other":
             return "human"
         if "output" in kinds_of_part and kinds_of_part[-1] == "passage":
@@ -426,7 +428,8 @@ def choose_fields(
     )  # fmt: skip
     of_side = [cells for cells in records if reading.find_reason_to_leave_out(cells) is None]
     values = values if len(of_side) == len(records) else collect_values(of_side)
-    reading = replace(reading, model=_find_model(values, path))
+    names = values[writer].texts if writer in _NAMERS and writer in values else ()
+    reading = replace(reading, model=_find_model(values, path) or (writer if len(set(names)) > 1 else None))
     if chosen is None and reading.model is not None:
         _refuse_several_models(of_side, reading, position)
     return replace(reading, others=tuple(v.describe() for v in others[:2] if v.path not in reading.prompt))
@@ -446,9 +449,11 @@ def _find_writers(records: Sequence[Cells]) -> tuple[str | None, frozenset[str],
         flag = _FLAGS.get(str(name).lower())
         people = _PEOPLE if flag is None else _YES if flag else _NO
         writers = [_name_writer(cells[name]) for cells in records if name in cells]
-        is_told = {*writers} <= (_WRITERS if flag is None else _YES | _NO)
-        is_told = is_told or (name in _NAMERS and "human" in writers and 2 * len({*writers}) <= len(writers))
-        if 2 * len(writers) >= len(records) and is_told:
+        names_writers = {*writers} <= (_WRITERS if flag is None else _YES | _NO)
+        names_writers = names_writers or (
+            name in _NAMERS and "human" in writers and 2 * len({*writers}) <= len(writers)
+        )
+        if 2 * len(writers) >= len(records) and names_writers:
             kinds = {writer in people for writer in writers}
             best = max(best, (name, people, kinds), key=lambda choice: len(choice[2]))
     return best
@@ -464,7 +469,9 @@ def _refuse_several_models(records: Sequence[Cells], reading: FieldChoice, posit
     systems: dict[object, set[str]] = {}
     for cells in records:
         key = tuple(str(find_value(cells, name)) for name in reading.prompt) or (str(cells.get(reading.id or "")),)
-        systems.setdefault(key, set()).add(str(cells.get(reading.model or "")))
+        name = find_value(cells, reading.model or "")
+        if not isinstance(name, list):  # the models of one record are noted
+            systems.setdefault(key, set()).add(str(name))
     names = next((" and ".join(sorted(several)[:2]) for several in systems.values() if len(several) > 1), "")
     if names:
         raise DataError(f"{position}: texts of several models ({names}, {reading.model!r}) in one file; give each one")

@@ -21,9 +21,9 @@ from openended.harness import core
 from openended.harness.core import DataError
 from openended.harness.imported import formats
 from openended.harness.imported.download import ARCHIVES, unpack
-from openended.harness.imported.fields import IDS_FIELD, Cells, ReadSummary, Records
+from openended.harness.imported.fields import IDS_FIELD, Cells, ReadSummary, Records, classify
 from openended.harness.imported.memory_limit import limit_memory
-from openended.harness.models import WEIGHTS
+from openended.harness.models import WEIGHTS, find_message
 
 log = logging.getLogger(__name__)
 
@@ -310,8 +310,10 @@ def _read_cell(cell: Any) -> Any:  # noqa: ANN401 - JSON
     for parse in (json.loads, ast.literal_eval):
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             value = parse(cell)
-            items = value if isinstance(value, list) else [value]
-            return value if all(isinstance(i, str) for i in items) or all(isinstance(i, dict) for i in items) else None
+            if isinstance(value, dict):  # else the text is JSON itself
+                is_record = "text" in value or any(classify(str(k)) in ("output", "human", "prompt") for k in value)
+                return value if is_record or find_message(value) else None
+            return value if all(isinstance(i, str) for i in value) or all(isinstance(i, dict) for i in value) else None
     return None
 
 
@@ -451,7 +453,7 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
         are_rows = all(isinstance(item, list) and all(isinstance(cell, str) for cell in item) for item in content)
         if content and are_rows and len({len(item) for item in content}) == 1 < len(content[0]):
             if len(content[0]) > 2 and all(len(cell.split()) > 2 for cell in chain.from_iterable(content)):
-                return [{TEXT: item} for item in content]  # samples: a table has cells that are no texts
+                return [{"turns": item} for item in content]  # or samples, or a table: a user says which
             return [{str(number): cell for number, cell in enumerate(item, 1)} for item in content]
         items = list(chain.from_iterable(content)) if content and all(isinstance(i, list) for i in content) else content
         if all(isinstance(item, dict) for item in items):
@@ -474,7 +476,10 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
         return [{"id": name, **value} for name, value in content.items()]
     are_texts = all(isinstance(value, str) and len(value.split()) > 2 for value in content.values())
     are_lists = len(lists) == len(content) and len({_has_objects(value) for value in lists.values()}) == 1
-    if (are_texts or are_lists) and len(content) > max(map(len, lists.values()), default=1):  # else columns, or systems
+    kinds = {classify(str(key)) for key in content if len(str(key).split()) < 3}  # those of columns or systems differ
+    forms = {tuple(item) for value in lists.values() for item in value if isinstance(item, dict)}
+    is_keyed = (are_texts or are_lists) and len(kinds) < 2 and len(forms) < 2
+    if is_keyed and len(content) > max(map(len, lists.values()), default=1):
         name = "prompt" if all(len(str(key).split()) > 2 for key in content) else "id"
         field = "answers" if any(map(_has_objects, lists.values())) else TEXT
         return [{name: key, field: value} for key, value in content.items()]

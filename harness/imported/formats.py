@@ -208,13 +208,25 @@ FORMATS = (
 TITLES = frozenset(form.title for form in (INSPECT, *FORMATS))
 
 
+def _read_evals(records: Records, summary: ReadSummary) -> Records:
+    """Yield the first answer to each sample of a log of OpenAI's evals; later ones are those of a grading model."""
+    answered = set()
+    for position, row in records:
+        if row.get("type") == "sampling":
+            if row.get("sample_id", position) in answered:
+                summary.dropped["further answers to a sample, as of a grading model"] += 1
+            else:
+                answered.add(row.get("sample_id", position))
+                yield position, row
+
+
 def recognize(first: Cells, records: Records, path: Path, summary: ReadSummary) -> tuple[str | None, Records]:
     """Return title and records of a file, unknown ones as they are; of several filters the first is read."""
-    is_piece_of_ollama = first.get("done") is False and "created_at" in first
+    is_piece_of_ollama = first.get("done") is False and "created_at" in first and {"response", "message"} & first.keys()
     if is_piece_of_ollama or str(first.get("object")).endswith(".chunk"):
         raise DataError(f"{path}: {STREAMED}")
     if isinstance(find_value(first, "spec.eval_name"), str):  # a log of OpenAI's evals repeats answers in other events
-        return None, (record for record in records if record[1].get("type") == "sampling")
+        return None, _read_evals(records, summary)
     form = next((form for form in FORMATS if form.fits(first)), None)
     if form is None:
         return None, records

@@ -19,11 +19,11 @@ from openended.harness.models import REASONING_FIELDS, MarkupSearch, Message, fi
 T = TypeVar("T")
 OPTIONS: Mapping[Side, str] = {"system": "generations_field=", "human": "task.text_field="}
 """What names the field with the texts of a side in a run."""
-_STOP_WORDS: Mapping[Stop, str] = {
+_STOP_REASONS: Mapping[Stop, str] = {
     "eos": "eos eos_token stop stop_sequence end_turn end endoftext complete word",
     "length": "length max_tokens max_length max_new_tokens limit",
 }
-_ENDS = {name: end for end, names in _STOP_WORDS.items() for name in names.split()}
+_ENDS = {name: end for end, names in _STOP_REASONS.items() for name in names.split()}
 _MISSING = {"nan", "NaN", "None", "null"}
 _TURN_MARK = re.compile(
     r"\n\nAssistant:|### ?(?:Assistant|Response):|<\|im_start\|>|<\|assistant\|>|\[/INST\]|__eou__|Generated text:"
@@ -308,6 +308,8 @@ def _read_prompt(row: Mapping[str, Any], reading: FieldChoice, where: str) -> st
 
 def _list_pieces(value: Any, field: str, where: str) -> Iterator[tuple[Any, str | None]]:  # noqa: ANN401 - JSON
     """Yield the texts in a value, each with its reasoning: of a text, of a list of them, of messages."""
+    if isinstance(value, Mapping) and value.get("tool_calls") and not value.get("content"):
+        return  # a turn that only calls a tool
     if isinstance(value, list) and not all(isinstance(part, Mapping) and "type" in part for part in value):
         yield from chain.from_iterable(_list_pieces(item, field, where) for item in value)
     elif isinstance(value, list) or (isinstance(value, Mapping) and find_message(value)):

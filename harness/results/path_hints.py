@@ -11,7 +11,8 @@ def suggest_command(path: Path) -> str:
     """Return which command reads what a path holds, as `; openended import a.zip unpacks it`; empty if none does."""
     if path.suffix == ".zip":
         return f"; openended import {path} unpacks it"
-    if path.is_dir() and next(path.rglob(RECORD), None) is not None:
+    depths = (RECORD, f"*/{RECORD}", f"*/*/{RECORD}", f"*/*/*/{RECORD}")  # of a run, a grid, all runs, all outputs
+    if path.is_dir() and any(next(path.glob(depth), None) for depth in depths):
         return f"; it holds runs: openended report {path}"
     if (path / "results.parquet").is_file():
         return f"; it is a report, whose runs are read by openended report {path.name}"

@@ -22,13 +22,19 @@ class ReportRequest:
     decided: tuple[str, ...] = ()  # of several words, those that name grids with decisions
 
 
+def _split_names(word: str) -> list[str]:
+    """Return the names in a word, separated by commas; a path stays as it is."""
+    is_path = "," not in word or (len(word) < 256 and Path(word).exists())
+    return [word] if is_path else [name for part in word.split(",") if (name := part.strip())] or [word]
+
+
 def resolve_report_request(words: Sequence[str], outputs: Path) -> ReportRequest:
     """Resolve names of grids and experiments, folders of grids, and paths of runs; commas separate names too.
 
     Raises:
         DataError: If a word is neither a path nor a known name; lists the known names.
     """
-    words = [part for word in words for part in ([word] if Path(word).exists() else word.split(","))]
+    words = [part for word in words for part in _split_names(word)]
     resolved = [_resolve_word(word, outputs) for word in words]
     same = all(options == resolved[0][1] for _, options, _ in resolved)
     first = Path(words[0]).resolve()

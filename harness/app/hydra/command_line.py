@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -113,7 +114,7 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
         if (earlier := typed.get(key := word.partition("=")[0].lstrip("+"), word)) != word:
             core.print_error("openended", f"warning: {earlier} has no effect, because {word} is typed after it")
         typed[key] = word
-    options = _translate_options([_translate_choices(word) for word in options])
+    options = _translate_options([_translate_choices(word, config_dir) for word in options])
     multirun = not flags.isdisjoint(_MULTIRUN)
     options = apply_using([_expand_wildcards(word, multirun=multirun) for word in options])
     options = [f"++{word}" if _OWN_KEYS.match(word) else word for word in options]
@@ -141,13 +142,18 @@ def _spell_option(word: str) -> str:
     return word if has_names else f"{key.replace('-', '_')}{sign}{value}"
 
 
-def _translate_choices(word: str) -> str:
-    """Replace words of the field by the names of choices: `decoder=top_p` is `decoder=nucleus`."""
+def _translate_choices(word: str, config_dir: str | None) -> str:
+    """Replace words of the field by the names of choices, as `decoder=top_p`, unless the user's folder has the word."""
     key, sign, value = word.partition("=")
     group = key.lstrip("+")
     if not sign or group not in core.GROUPS or not _NAMES.fullmatch(value):
         return word
-    return group + sign + re.sub(r"[\w-]+", lambda name: core.resolve_synonym(group, name[0]), value)
+
+    def translate(name: re.Match[str]) -> str:
+        is_own = config_dir is not None and (Path(config_dir) / group / f"{name[0]}.yaml").is_file()
+        return name[0] if is_own else core.resolve_synonym(group, name[0])
+
+    return group + sign + re.sub(r"[\w-]+", translate, value)
 
 
 def _translate_options(words: Sequence[str]) -> list[str]:

@@ -25,7 +25,7 @@ _MERGED = re.compile(r"Error merging override \+*([^=]+)=(.*)", re.DOTALL)
 _SEARCH = re.compile(r"Sweep parameters '(.+)' requires --multirun")
 _MAX_MATCHES = 3
 _ONE_CHOICE = {*core.GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
-_WITH_VALUE = re.compile(r"([\w-]+)[:(=](?:\w+=)?([\w.+-]+)\)?")  # a choice with the value of its first option
+_WITH_VALUE = re.compile(r"([\w-]+)[:(=](?:(\w+)=)?([\w.+-]+)\)?")  # a choice with the value of an option
 _TEXT_FILE = re.compile(r"\.(jsonl?|npz|txt|[ct]sv|parquet|arrow|eval|gz|bz2|xz|zst)$")
 
 
@@ -80,8 +80,13 @@ def _explain_unknown_option(err: BaseException) -> str | None:
             is_misspelt = bool(get_close_matches(name, config, n=1, cutoff=0.85))
             is_elsewhere = name.split(".")[0] not in core.GROUPS and not name.startswith("_") and not is_misspelt
             matches = " or ".join(f"{path}{sign}{value}" for path in _find_paths(name, config))
-            words = [name, *([name.rpartition(".")[2]] if not name.startswith("metric.") else [])]
-            if hint := next(filter(None, (explain_foreign_option(word, value, config) for word in words)), None):
+            group, _, last = name.rpartition(".")
+            hint = explain_foreign_option(name, value, config)
+            if not hint and not name.startswith("metric."):
+                hint = explain_foreign_option(last, value, config)
+                if hint and group in core.GROUPS and hint.startswith("type ") and not hint.startswith(f"type {group}"):
+                    hint = None  # it would change another thing than the one that was meant
+            if hint:
                 return f"no option {key!r}; {hint}"
             if is_elsewhere and "." in name and (last := name.rpartition(".")[2]) in config:
                 matches = f"{last}{sign}{value}"
@@ -173,12 +178,17 @@ def explain_wrong_choice(word: str) -> str | None:
     if (owner := group.removesuffix(".name")) in core.NAMED and owner != group:
         address = f", or as model.path={value} where it is a folder or an id of the hub" if owner == "model" else ""
         return f"{word}: a choice is typed as {owner}={value}{address}"
-    for part in filter(_WITH_VALUE.fullmatch, value.split(",") if group in core.GROUPS else ()):
-        choice, *_, number = re.split(r"[:(=]", part.rstrip(")"))
+    for match in filter(None, map(_WITH_VALUE.fullmatch, value.split(",") if group in core.GROUPS else ())):
+        choice, option, number = match.groups()
         name = core.resolve_synonym(group, choice)
         cls = core.load_choice_class(group, name) if name in core.list_names(group) else None
         options = {field.name for field in dataclasses.fields(cls)} if cls is not None else set()
-        if option := next(iter(getattr(cls, "title_fields", ())), "path" if "path" in options else ""):
+        if cls is not None and option is not None:
+            option = core.read_option_synonyms(cls).get(option, option)
+        else:
+            takes_path = "path" in options and core.read_node(group, name).get("path") == "???"
+            option = next(iter(getattr(cls, "title_fields", ())), "path" if takes_path else "")
+        if option in options:
             return f"{word}: options are words of their own: type {group}={name} {group}.{option}={number}"
     return None
 
@@ -203,7 +213,8 @@ def explain_unknown_flag(word: str, after: Sequence[str], flags: Sequence[str]) 
     name = next(iter(get_close_matches(word, options, n=1, cutoff=0.75)), "")
     close = get_close_matches(flag, flags, n=1, cutoff=0.75)
     value = value if sign else next((w for w in after[:1] if "=" not in w and not w.startswith("-")), "…")
-    if foreign := explain_foreign_option(word, value, options) or (not name and explain_class_option(word, value)):
+    is_near = word in options or core.find_spelling(word, options)
+    if foreign := explain_foreign_option(word, value, options) or (not is_near and explain_class_option(word, value)):
         hint = f"{foreign};"
     elif name:
         hint = f"an option is typed as {name}={value};"
@@ -223,7 +234,7 @@ def explain_missing_equals(word: str, before: str, after: Sequence[str]) -> str:
     if name in {*core.GROUPS, *options} and after and "=" not in after[0] and not after[0].startswith("-"):
         hint = f"type {name}={after[0]}"
     elif value and group in groups and group != "metric":
-        hint = f"type {before},{word}"
+        hint = f"type -m {before},{word}"
     elif groups:
         choices = (f"{group}=[{word}]" if group == "metric" else f"{group}={word}" for group in groups)
         hint = f"did you mean {' or '.join(choices)}?"

@@ -106,7 +106,6 @@ class BasicLauncher(Launcher):
     """One job after the other in this process."""
 
     name = "basic"
-    synonyms = ("local",)
     in_process = True
 
     @cached_property

@@ -100,6 +100,12 @@ def read_reply(dialect: Dialect, served: ServedModel, request: CompletionRequest
     return Reply(value, tuple(choices))
 
 
+def _holds_text(content: Any) -> bool:  # noqa: ANN401 - JSON
+    """Return whether the parts of a message hold a text, even an empty one."""
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
+    return any(isinstance(text, str) for text in texts)
+
+
 def _read_choice(
     reply: Mapping[str, Any], row: Mapping[str, Any], served: ServedModel, request: CompletionRequest
 ) -> Choice:
@@ -109,11 +115,15 @@ def _read_choice(
         if not isinstance(message, Mapping):
             raise DataError(f"field message: expected an object, got {type(message).__name__}")
         plain, (reasoning, text) = text, read_message(message, "field message.")
-        if isinstance(plain, str) and plain and plain != text:
+        if isinstance(plain, str) and plain and plain.strip() != text.strip():
             raise DataError(f"field text: {plain!r:.40}, but field message: {text!r:.40}; expected one text")
         if not text and (message.get("tool_calls") or message.get("function_call")):
             raise DataError("field message: it calls a tool instead of writing a text")
-        if not (text or reasoning) and (content := message.get("content")):
+        if (
+            not (text or reasoning)
+            and (content := message.get("content"))
+            and not (isinstance(content, list) and _holds_text(content))
+        ):
             raise DataError(f"field message.content: expected parts with a text, got {str(content)[:60]}")
         if not text and _count_tokens(reply, "completion_tokens_details", "reasoning_tokens"):
             reasoning = reasoning or ""  # the server keeps it for itself
@@ -175,7 +185,7 @@ def read_completion(
     if stop is None:
         raise DataError(f"a text ended with finish_reason {reason!r:.40}; expected stop or length")
     if text is None:
-        if ids is None:
+        if ids is None and _count_tokens(reply.json, "completion_tokens") not in (0, 1):  # 1: the end alone
             raise DataError("it has neither the field text nor message: nothing was written, or in another form")
         text = ""
     encoded = ids is None or choice.reasoning is not None  # the ids are those of reasoning and text

@@ -53,6 +53,8 @@ class ScoreDifference(MeanScore):
         """Return the smallest difference that the test finds with 80 % power, with so many samples; NaN: none."""
         n = n or self.n
         if self.test == MCNEMAR:
+            if self.discordant == 0:  # of equal scores nothing can be said
+                return math.nan
             steps = 1 << 20
             least = bisect(
                 range(steps), POWER, key=lambda step: compute_mcnemar_power(n, self.discordant, step / steps)

@@ -215,7 +215,10 @@ def check_chat(sample: Sample, values: Sequence[Pair], sign: int) -> Outcome | N
     pairs = []
     for group in group_values(sample.select(values[0]), "model", "training"):
         chats = [i for i in group if is_set(i.axes.get("model.chat_template", ""))]
-        bases = {name_family(i): i for i in group if i not in chats}
+        bases: dict[str, SystemValue] = {}
+        for item in group:  # the first of a family is the base; stages between it and the chat model follow
+            if item not in chats:
+                bases.setdefault(name_family(item), item)
         pairs += [(bases[name_family(i)], i) for i in chats if name_family(i) in bases]
     if not pairs:
         return None

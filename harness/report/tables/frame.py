@@ -4,7 +4,7 @@ An analysis turns results into a frame; `pivot.build_table` turns a frame into a
 
 Which value is best is known only from the data, so any two systems may turn out to be the two that are compared. The
 p-values behind bold cells are therefore corrected for all pairs of systems (`correct_best_p_values`). Among equal
-systems, in at most 5 % of columns one of them is not marked.
+systems, in about 5 % of columns one of them is not marked.
 """
 
 import math

@@ -11,7 +11,7 @@ import pytest
 from openended.harness import core
 from openended.harness.core import DataError, read_json, read_jsonl, write_text
 from openended.harness.storage import read_record
-from tests.helpers import check_error
+from tests.helpers import check_error, write_file
 
 
 @pytest.fixture
@@ -108,3 +108,13 @@ def test_a_key_that_comes_twice_is_refused(tmp_path):
     check_error(DataError, r"x\.json: not JSON \(the key 'b' appears twice", read_json, tmp_path / "x.json")
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n{"a": 1, "a": 2}\n')
     check_error(DataError, r"x\.jsonl:2: not JSON \(the key 'a' appears twice", list, read_jsonl(tmp_path / "x.jsonl"))
+
+
+def test_a_bar_separates_cells_only_in_a_header_without_other_separators(tmp_path):
+    assert core.read_csv(write_file(tmp_path / "bar.csv", "id|text\n1|a\n"))[0] == ["id", "text"]
+    assert core.read_csv(write_file(tmp_path / "comma.csv", "id,answer (a|b|c)\n1,2\n"))[0] == ["id", "answer (a|b|c)"]
+
+
+def test_lines_are_counted_from_the_line_that_names_the_separator(tmp_path):
+    path = write_file(tmp_path / "excel.csv", "sep=;\na;b\n1;2\n3;4;5\n")
+    check_error(DataError, "excel.csv:4: expected 2 cells", core.read_csv, path)

@@ -123,7 +123,11 @@ READ = {
     "sglang.jsonl": (rows(lambda i, p, a, b: {"text": a, "output_ids": [5, 6], "meta_info": {"id": f"{i}f", "finish_reason": {"type": "length"}}}), "system", "text", 4, 1),
     "lighteval.csv": (table(["full_prompt", "choices", "predictions", "model_response"], [[p, "[]", json.dumps([a]), json.dumps({"text": [a], "logprobs": []})] for p, a, _ in ROWS]), "system", "predictions", 4, 1),
     "opencompass.json": ({str(i): {"origin_prompt": [{"role": "HUMAN", "prompt": p}], "prediction": a, "gold": b} for i, (p, a, b) in enumerate(ROWS)}, "system", "prediction", 4, 1),
-    "generations_of_bigcode.json": ([[a, b, a] for _, a, b in ROWS], "system", "text", 12, 3),
+    "columns_of_texts.json": ({"prompt": PROMPTS[:2], "reference": OTHERS[:2], "generation": TEXTS[:2]}, "system", "generation", 2, 1),
+    "best.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "best_response": a, "text": "A note."}), "system", "best_response", 4, 1),
+    "drafts.jsonl": (rows(lambda i, p, a, b: {"text": a, "done": False, "created_at": "2020"}), "system", "text", 4, 1),
+    "graded.jsonl": ([{"spec": {"eval_name": "e"}}, *({"sample_id": f"a.{i}", "type": "sampling", "data": {"prompt": p, "sampled": [t]}} for i, (p, a, b) in enumerate(ROWS) for t in (a, "Yes, it is correct."))], "system", "data.sampled", 4, 1),
+    "calls_in_prompts.jsonl": (rows(lambda i, p, a, b: {"prompt": [{"role": "user", "content": p}, {"role": "assistant", "tool_calls": [{"id": "c"}]}], "output": a}), "system", "output", 4, 1),
     "completions_of_trl.jsonl": ([{"step": "10", "prompt": p, "completion": t, "format_reward": 1.0} for p, a, b in ROWS for t in (a, b)], "system", "completion", 8, 2),
     "wandb.table.json": ({"columns": ["step", "prompt", "completion"], "data": [[500, p, a] for p, a, _ in ROWS], "ncols": 3, "nrows": 4}, "system", "completion", 4, 1),
     "sglang_bench.jsonl": ([{"backend": "sglang", "input_lens": [5] * 4, "itls": [[0.1, 0.2]] * 4, "generated_texts": TEXTS, "errors": [""] * 4}], "system", "generated_texts", 4, 1),
@@ -200,6 +204,9 @@ REFUSED = {
     "clusters.jsonl": ([{"uid": f"{i}", "cluster": f"Puzzles and Groups {i // 2}", "prompt": p} for i, p in enumerate(PROMPTS)], "is a prompt", "NAME"),
     "annotations.json": (rows(lambda i, p, a, b: {"instruction": p, "output_1": a, "output_2": b, "annotator": "m", "preference": 1.0}), "'output_1' .* or 'output_2'", "output_1"),
     "preferences.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "rejected": b, "chosen": f"{a} Indeed."}), "'rejected' .* or 'chosen'", "rejected"),
+    "models_inside.jsonl": ([{"prompt": p, "output": {"model": m, "text": t}} for p, a, b in ROWS for m, t in (("m", a), ("n", b))], "texts of several models .m and n, 'output.model'. in one file", None),
+    "sources.jsonl": ([{"prompt": p, "source": m, "output": t} for p, a, b in ROWS for m, t in (("human", a), ("m", a), ("n", b))], "texts of several models .m and n, 'source'. in one file", None),
+    "lists_of_texts.json": ([[a, b, a] for _, a, b in ROWS], "turns", None),
     "two_models.jsonl": ([{"prompt": p, "model": m, "output": t} for p, a, b in ROWS for m, t in (("m", a), ("n", b))], "texts of several models .m and n, 'model'. in one file", None),
     "arena_battles.jsonl": (rows(lambda i, p, a, b: {"model_a": "m", "model_b": "n", "conversation_a": talk(p, a), "conversation_b": talk(p, b)}), "'conversation_a' .* or 'conversation_b'", "conversation_a"),
     "pairs_of_models.csv": (table(["prompt", "gpt2", "opt"], ROWS), "'gpt2' .* or 'opt'", "gpt2"),
@@ -244,6 +251,12 @@ def test_the_texts_of_a_kind_are_found_and_numbered_by_prompt(tmp_path, name):
     assert line.startswith(f"{count} texts")
     assert NOTES.get(name, "") in line
     assert survey.title is not None or not survey.reading.is_guessed or f"{field!r} (guessed)" in line
+
+
+def test_objects_that_a_model_wrote_into_cells_are_its_texts(tmp_path):
+    written = [json.dumps({"name": a, "age": "3"}) for a in TEXTS]
+    path = put(tmp_path, "objects.csv", table(["prompt", "generation"], list(zip(PROMPTS, written, strict=True))))
+    assert [text.text for text in read_texts(path, TextSelection())] == written
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -303,7 +303,7 @@ def _format_column(table: Table, at: int) -> GridColumn:
             number = number.replace("-", "$-$")
             texts.append(" ".join(filter(None, [text or (rf"\textbf{{{number}}}" if bold else number), tail])))
             continue
-        aligned = text or number
+        aligned = text or (rf"\textbf{{{number}}}" if bold and has_words else number)
         if not has_words:
             aligned = f"{{{text}}}" if text else rf"\bfseries {number}" if bold else number
             aligned = aligned if text else aligned.replace(",", "")

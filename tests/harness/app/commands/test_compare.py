@@ -232,3 +232,13 @@ def test_people_that_cannot_correct_a_judge_are_one_line(judged, capsys, tmp_pat
     (tmp_path / "people.csv").write_text(people)
     metrics = [] if "a,b" in people else ["--metrics", "score"]
     assert message in compare(capsys, "judge.jsonl", "--people", "people.csv", *metrics, *words, code=2)
+
+
+def test_a_metric_whose_name_has_a_blank_is_chosen(capsys, tmp_path):
+    rows = "".join(f"{i},{i % 2},{i}\n" for i in range(12))
+    files = [tmp_path / name for name in ("a.csv", "b.csv")]
+    for file in files:
+        file.write_text(f"id,exact match,words\n{rows}")
+    printed = compare(capsys, *files, "--metrics", "exact match")
+    assert "exact match" in printed
+    assert "words" not in printed

@@ -109,3 +109,10 @@ def test_synonyms_stand_for_one_class_each_and_hide_no_name():
         assert len(words) == len(set(words))
         assert not {*words} & {fold_spelling(name) for name in core.list_choices(group)}
         assert read_synonyms(group).keys() == set(words)
+
+
+@cases("word, read", ("experiment=mauve-table3", "experiment=mauve-table3"), ("task=Docs", "task=docs"))
+def test_a_choice_of_the_users_own_folder_keeps_its_name(tmp_path, word, read):
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mauve-table3.yaml").write_text("num_examples: 20\n")
+    assert parse_command_line(["--config-dir", str(tmp_path), word]).words == (read,)
