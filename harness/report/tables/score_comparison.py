@@ -24,8 +24,8 @@ from openended.harness.report.tables.frame import (
 
 _MOST_NAMED = 3  # ids in a message
 _EXPLAINED = (
-    "p (Holm) is corrected over all pairs of a metric. Min. detectable: the smallest difference that a test at 5 % finds with "
-    "80 % power, without the correction. More samples: how many beyond these, of the same kind, resolve {}."
+    "p (Holm) is corrected over all pairs of a metric. Min. detectable: the smallest difference that a test at 5 % "
+    "finds with 80 % power, without the correction. More samples: how many beyond these, of the same kind, resolve {}."
 )
 
 
