@@ -22,6 +22,7 @@ from .commands import (
     make_main as make_main,
     make_parser as make_parser,
     positive_int as positive_int,
+    split_commas as split_commas,
     split_names as split_names,
 )
 from .device import BATCH_REMARK as BATCH_REMARK, copy_to_device as copy_to_device, copy_to_host as copy_to_host

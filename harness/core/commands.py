@@ -158,6 +158,11 @@ def split_names(text: str) -> list[str]:
     return [name for name in re.split(r"[,\s]+", text.strip("[]")) if name]
 
 
+def split_commas(text: str) -> list[str]:
+    """Return the names in a text, separated by commas; a name may have blanks."""
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
 def format_size(count: int) -> str:
     """Format a number of bytes: `512 bytes`, `1.5 MB`."""
     units = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, suggest
+from openended.harness.core import DataError, split_commas, suggest
 from openended.harness.results.grids import DECISIONS, RUNS, read_grid, read_grids
 from openended.harness.results.runs import list_archives
 from openended.harness.storage import RECORD
@@ -22,10 +22,10 @@ class ReportRequest:
     decided: tuple[str, ...] = ()  # of several words, those that name grids with decisions
 
 
-def _split_names(word: str) -> list[str]:
+def _split_word(word: str) -> list[str]:
     """Return the names in a word, separated by commas; a path stays as it is."""
     is_path = "," not in word or (len(word) < 256 and Path(word).exists())
-    return [word] if is_path else [name for part in word.split(",") if (name := part.strip())] or [word]
+    return [word] if is_path else split_commas(word) or [word]
 
 
 def resolve_report_request(words: Sequence[str], outputs: Path) -> ReportRequest:
@@ -34,7 +34,7 @@ def resolve_report_request(words: Sequence[str], outputs: Path) -> ReportRequest
     Raises:
         DataError: If a word is neither a path nor a known name; lists the known names.
     """
-    words = [part for word in words for part in _split_names(word)]
+    words = [part for word in words for part in _split_word(word)]
     resolved = [_resolve_word(word, outputs) for word in words]
     same = all(options == resolved[0][1] for _, options, _ in resolved)
     first = Path(words[0]).resolve()

@@ -6,27 +6,20 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from openended.harness.core import Arguments, SpecError, make_main
+from openended.harness.core import Arguments, SpecError, make_main, split_commas
 from openended.harness.imported import name_files as name_files_apart, read_system_scores
 from openended.harness.report import compare_scores
 from openended.harness.results import suggest_command
 
 _STAMPS = re.compile(r"^(samples_|\d{4}-\d\d-\d\dT[\d-]+_)|_(\w{22}|\d{4}-\d\d-\d\dT[\d.-]+)$")  # of file names
 RUNS = Path("outputs", "runs")
-
-
-def _split_columns(text: str) -> list[str]:
-    """Return names of columns, which may have blanks, separated by commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 _ARGUMENTS: Arguments = {
     "systems": {"nargs": "+", "metavar": "[NAME=]FILE",
                 "help": ".eval or .json log of Inspect, samples_….jsonl of lm-eval, or .csv, .jsonl, .parquet with an "
                         "id per row; files of one NAME are repeats"},
-    "--metrics": {"type": _split_columns, "default": "", "metavar": "NAMES",
+    "--metrics": {"type": split_commas, "default": "", "metavar": "NAMES",
                   "help": "metrics to compare; default: all that the files share"},
-    "--lower": {"type": _split_columns, "default": "", "metavar": "NAMES",
+    "--lower": {"type": split_commas, "default": "", "metavar": "NAMES",
                 "help": "metrics whose lower value is better"},
     "--id": {"metavar": "COLUMN", "help": "column of a table with the sample; default: id, sample_id, example_id, …"},
     "--cluster": {"metavar": "COLUMN",

@@ -88,11 +88,11 @@ def _explain_unknown_option(err: BaseException) -> str | None:
                     hint = None  # it would change another thing than the one that was meant
             if hint:
                 return f"no option {key!r}; {hint}"
-            if is_elsewhere and "." in name and (last := name.rpartition(".")[2]) in config:
+            if is_elsewhere and group and last in config:
                 matches = f"{last}{sign}{value}"
             if is_elsewhere and matches:
                 return f"no option {key!r}; did you mean {matches}?"
-            if is_elsewhere and (translated := explain_class_option(name.rpartition(".")[2], value or "…")):
+            if is_elsewhere and (translated := explain_class_option(last, value or "…")):
                 return f"no option {key!r}; {translated}"
             # The key may contain dots; only its last part is unknown.
             names = [str(key) for key in parent if key != ("name" if parent._key() else "hydra")]

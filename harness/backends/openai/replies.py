@@ -101,9 +101,9 @@ def read_reply(dialect: Dialect, served: ServedModel, request: CompletionRequest
 
 
 def _holds_text(content: Any) -> bool:  # noqa: ANN401 - JSON
-    """Return whether the parts of a message hold a text, even an empty one."""
-    texts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
-    return any(isinstance(text, str) for text in texts)
+    """Return whether the content of a message has parts, and one of them is a text, even an empty one."""
+    parts = content if isinstance(content, list) else []
+    return any(isinstance(part.get("text") if isinstance(part, Mapping) else part, str) for part in parts)
 
 
 def _read_choice(
@@ -119,11 +119,7 @@ def _read_choice(
             raise DataError(f"field text: {plain!r:.40}, but field message: {text!r:.40}; expected one text")
         if not text and (message.get("tool_calls") or message.get("function_call")):
             raise DataError("field message: it calls a tool instead of writing a text")
-        if (
-            not (text or reasoning)
-            and (content := message.get("content"))
-            and not (isinstance(content, list) and _holds_text(content))
-        ):
+        if not (text or reasoning) and (content := message.get("content")) and not _holds_text(content):
             raise DataError(f"field message.content: expected parts with a text, got {str(content)[:60]}")
         if not text and _count_tokens(reply, "completion_tokens_details", "reasoning_tokens"):
             reasoning = reasoning or ""  # the server keeps it for itself
