@@ -154,10 +154,10 @@ def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
 def _read_declarations(function: Callable[..., Any]) -> tuple[inspect.Signature, Any, set[str], dict[str, Any]]:
     """Return the signature, the spec of the module, and the arguments that are its options or one of some words."""
     members = vars(sys.modules[function.__module__]).values()
-    specs = (m for m in members if isinstance(m, type) and issubclass(m, Spec) and "name" in vars(m))
+    classes = (m for m in members if isinstance(m, type) and m.__module__ == function.__module__)
     hints, signature = typing.get_type_hints(function).items(), inspect.signature(function)
     choices = {name: hint for name, hint in hints if typing.get_origin(hint) is Literal}
-    spec = next((m for m in specs if m.__module__ == function.__module__), None)
+    spec = next((m for m in classes if issubclass(m, Spec) and "name" in vars(m)), None)
     # Data may have the name of an option, but no default.
     named = {name for name, p in signature.parameters.items() if p.default is not p.empty}
     return signature, spec, named & set(getattr(spec, "__dataclass_fields__", ())), choices

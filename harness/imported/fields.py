@@ -39,15 +39,7 @@ _MODELS = ("model", "model_id", "model_name", "generator", "system", "policy", "
 _PEOPLE = frozenset(("human", "person", "people", "real"))
 _NAMERS = (*_MODELS, "label", "source", "author", "writer")  # fields in which "human" stands among names of models
 _WRITERS = _PEOPLE | {"machine", "model", "ai", "llm", "generated", "fake", "bot"}
-_METADATA_FIELDS = {
-    "meta",
-    "metadata",
-    "extra",
-    "info",
-    "annotations",
-    "usage",
-    "config",
-}  # objects with facts about a record
+_METADATA_FIELDS = {*"meta metadata extra info annotations usage config".split()}  # objects with facts about a record
 _FLAGS = {**dict.fromkeys(("generated", "is_generated", "ai_generated", "is_ai", "is_machine", "is_bot"), False),
           **dict.fromkeys(("is_human", "human_written", "is_user"), True)}  # fmt: skip
 _YES, _NO = frozenset(("1", "true")), frozenset(("0", "false"))

@@ -245,7 +245,8 @@ def select_last_looks(results: Results) -> Results:
         (row for row in results.rows if row.system == "model"),
         lambda row: tuple(format_axis_value(row.axes.get(axis)) for axis in axes),
     )
-    last = {row: max(other.axes[NUM_EXAMPLES] for other in rows) for rows in looks.values() for row in rows}
+    sizes_of_rows = ((rows, max(row.axes[NUM_EXAMPLES] for row in rows)) for rows in looks.values())
+    last = {row: size for rows, size in sizes_of_rows for row in rows}
     selected = {row for row, size in last.items() if row.axes[NUM_EXAMPLES] == size}
     sizes = {row.axes[NUM_EXAMPLES] for row in selected}
     rows = (row for row in results.rows if row in selected or (row not in last and row.axes.get(NUM_EXAMPLES) in sizes))
