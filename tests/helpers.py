@@ -126,9 +126,9 @@ def check_error(error: Any, words: str, call: Callable[..., object], /, *args: A
     """Check that a call raises an error that says these words, a regular expression, and ours in one line; returns the line."""
     with pytest.raises(error, match=words or None) as caught:
         call(*args, **options)
-    said = str(caught.value)
-    assert "\n" not in said or not isinstance(caught.value, HarnessError)
-    return said
+    message = str(caught.value)
+    assert "\n" not in message or not isinstance(caught.value, HarnessError)
+    return message
 
 
 def copy_without(folder: Path, tmp_path: Path, *names: str) -> ModelSpec:

@@ -44,7 +44,7 @@ class World:
         """Run in a fresh session; returns everything that the run says and leaves, but times."""
         settings = self.settings(out, *more)
         folder = run(settings, Session(Store(settings.outputs_dir / "store", locking=settings.runtime.locking))).folder
-        return said(folder)
+        return read_run_folder(folder)
 
     def report(self, out: str) -> str:
         """Build the report; returns its table."""
@@ -58,7 +58,7 @@ class World:
             return {tuple(row[name] for name in kept) for row in csv.DictReader(handle)}
 
 
-def said(folder: Path) -> tuple[Any, ...]:
+def read_run_folder(folder: Path) -> tuple[Any, ...]:
     """What a run folder says and what it names in the store, but times."""
     record = read_json(folder / "record.json")
     store = folder / record["store"]

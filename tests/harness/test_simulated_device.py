@@ -32,7 +32,7 @@ from openended.harness.models.score import compute_token_nll, embed_rows
 from openended.harness.models.transformers import gather_outputs, load_embedder
 from tests.harness.backends.denoiser import test_denoising
 from tests.harness.generation import test_generate
-from tests.harness.generation.models import FAMILIES, family, gpt2, llama
+from tests.harness.generation.models import FAMILIES, gpt2, llama, make_family_model
 from tests.helpers import check_error, embedding, generation, openended, q_request, ragged, read_records, scoring
 from tests.lazy import sampler_worlds, simulated_device, torch
 
@@ -105,7 +105,7 @@ def test_more_rows_need_no_more_waits_and_a_head_that_does_not_decide_one():
 @pytest.mark.thin(4)
 @pytest.mark.parametrize("kind", [*FAMILIES, *runners.RUNNERS])
 def test_models_of_all_families_and_runners_give_the_texts_of_the_cpu(kind, monkeypatch):
-    lm = llama() if kind in runners.RUNNERS else family(kind)
+    lm = llama() if kind in runners.RUNNERS else make_family_model(kind)
     if kind in runners.RUNNERS:
         lm = dataclasses.replace(lm, model=copy.deepcopy(lm.model))
         monkeypatch.setattr(runners, "RUNNERS", {kind: runners.RUNNERS[kind]})
@@ -214,7 +214,7 @@ def test_reduced_precision_is_tried_for_whether_a_text_depends_on_its_batch(monk
     monkeypatch.setattr(
         CacheRunner, "compute_logits", lambda run, hidden: project(run, hidden) * (1 + (len(hidden) > 16) / 64)
     )
-    models = (lm, reduced, family("mixtral"))  # the experts of the last are in no packed layer
+    models = (lm, reduced, make_family_model("mixtral"))  # the experts of the last are in no packed layer
     assert [depends_on_batch(model) for model in models] == [False, True, True]  # such a kernel rounds by its rows
     monkeypatch.setattr(CacheRunner, "compute_logits", lambda run, hidden: project(run, hidden).float().round())
     assert not depends_on_batch(reduced)

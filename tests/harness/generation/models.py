@@ -65,7 +65,7 @@ FAMILIES = tuple(_CONFIGS)
 
 
 @lru_cache
-def family(name: str, sharp: float = 20.0, seed: int = 0, eos_ids=(0,), **more: Any) -> LanguageModel:
+def make_family_model(name: str, sharp: float = 20.0, seed: int = 0, eos_ids=(0,), **more: Any) -> LanguageModel:
     """A tiny random model; its output matrix is scaled, so that it prefers some tokens clearly."""
     import transformers
 
@@ -80,8 +80,8 @@ def family(name: str, sharp: float = 20.0, seed: int = 0, eos_ids=(0,), **more: 
 
 
 def gpt2(**options: Any) -> LanguageModel:
-    return family("gpt2", **options)
+    return make_family_model("gpt2", **options)
 
 
 def llama() -> LanguageModel:
-    return family("llama")
+    return make_family_model("llama")

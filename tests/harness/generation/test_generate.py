@@ -17,7 +17,7 @@ from openended.harness.decoders.sampling import Greedy, Nucleus
 from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
-from tests.harness.generation.models import FAMILIES, family, gpt2, prompt_rows
+from tests.harness.generation.models import FAMILIES, gpt2, make_family_model, prompt_rows
 from tests.helpers import cases, check_error, generate
 from tests.lazy import torch
 
@@ -79,7 +79,7 @@ def rows() -> list[Prompt]:
 )
 def test_texts_depend_on_no_batch_and_no_order(name, decoder):
     """Every decoder with one family; every family with a decoder that shows the last digit of a logit."""
-    lm, asked = family(name), rows()
+    lm, asked = make_family_model(name), rows()
     whole = plain(texts(lm, decoder, asked, 64, limit=6))
     for size in (1, 5):
         assert plain(texts(lm, decoder, asked[::-1], size, limit=6)) == whole
@@ -244,7 +244,7 @@ def test_bytes_are_the_same_at_every_number_of_threads(name):
         made = []
         for threads in (1, 2, 4):
             torch.set_num_threads(threads)
-            made.append(plain(texts(family(name), Nucleus(), rows(), 64, limit=4)))
+            made.append(plain(texts(make_family_model(name), Nucleus(), rows(), 64, limit=4)))
     finally:
         torch.set_num_threads(before)
     assert made[0] == made[1] == made[2]
@@ -259,6 +259,6 @@ def test_bytes_are_the_same_at_every_number_of_threads(name):
 )
 @pytest.mark.parametrize("name", FAMILIES)
 def test_equals_generate(name, decoder):
-    lm, asked = family(name), rows()[2:10]  # no two of one length
+    lm, asked = make_family_model(name), rows()[2:10]  # no two of one length
     got = sorted_as(asked, texts(lm, decoder, asked, 5, limit=6))
     assert [g.token_ids for g in got] == theirs(lm, asked, limit=6, **vars(decoder))

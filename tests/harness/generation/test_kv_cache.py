@@ -10,7 +10,7 @@ from openended.harness.generation import kv_cache
 from openended.harness.generation.kv_cache import round_up_to_tiles
 from openended.harness.generation.runners import make_runner
 from openended.harness.models.onednn import is_packed
-from tests.harness.generation.models import FAMILIES, family, prompt_rows
+from tests.harness.generation.models import FAMILIES, make_family_model, prompt_rows
 from tests.lazy import torch
 
 LENGTHS = (6, 1, 9, 6, 17, 6, 2)
@@ -40,7 +40,7 @@ RAGGED = [name for name in FAMILIES if name != "falcon"]
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("name", RAGGED)
 def test_rows_of_any_lengths_equal_transformers(name, padded):
-    lm, prompts = family(name), ragged()
+    lm, prompts = make_family_model(name), ragged()
     tails = torch.tensor(prompt_rows(len(prompts), 8, 300, seed=50))
     got = all_logits(lm, [4, 0, 1, 2, 6, 3, 5], prompts, tails, padded=padded)
     assert make_runner(lm, 1, 4).ragged
@@ -56,7 +56,7 @@ def test_a_row_is_the_same_bit_for_bit_in_any_company(name, packs, monkeypatch):
         monkeypatch.setattr("openended.harness.models.onednn._TRIALS", {})
         monkeypatch.setattr("openended.harness.models.onednn._passes_trial", lambda *_: False)
         monkeypatch.setattr("openended.harness.models.onednn._PACKED", WeakKeyDictionary())
-    lm, prompts = family(name), ragged()
+    lm, prompts = make_family_model(name), ragged()
     assert is_packed(lm.model) == packs or name in ("mixtral", "qwen2_moe")
     tails = torch.tensor(prompt_rows(len(prompts), 8, 300, seed=50))
     whole = all_logits(lm, [4, 0, 1, 2, 6, 3, 5], prompts, tails)
@@ -67,7 +67,7 @@ def test_a_row_is_the_same_bit_for_bit_in_any_company(name, packs, monkeypatch):
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "falcon"])
 def test_a_copied_row_goes_on_as_its_source(name):
-    lm = family(name)
+    lm = make_family_model(name)
     ids = torch.tensor(prompt_rows(2, 9, 300))
     run = make_runner(lm, 3, 20)
     run.start([0, 1], ids[:, :6].tolist())
@@ -81,7 +81,7 @@ def test_a_copied_row_goes_on_as_its_source(name):
 
 def test_once_keeps_nothing():
     for name in ("gpt2", "llama"):
-        lm, prompts = family(name), ragged()
+        lm, prompts = make_family_model(name), ragged()
         run = make_runner(lm, len(prompts), 17, once=True)
         states = run.start(range(len(prompts)), prompts)
         assert [len(s) for s in states] == list(LENGTHS)

@@ -17,7 +17,7 @@ from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.runners import GeneralRunner
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.models.transformers import LanguageModel
-from tests.harness.generation.models import family, gpt2, prompt_rows
+from tests.harness.generation.models import gpt2, make_family_model, prompt_rows
 from tests.harness.generation.test_generate import plain, texts
 from tests.helpers import generation
 from tests.lazy import torch
@@ -133,7 +133,7 @@ def seated(slots: BatchSlots) -> list[str]:
 
 def test_who_ends_gives_the_place_to_the_next():
     with torch.inference_mode():
-        slots = BatchSlots([family("gpt2")], request(prompts(3, 9, 5, 7), 2))
+        slots = BatchSlots([make_family_model("gpt2")], request(prompts(3, 9, 5, 7), 2))
         assert slots.refill() == [0, 1]
         assert seated(slots) == ["t/1", "t/3"]  # the longest first
         slots.run_step(torch.zeros(2, dtype=torch.int64))
@@ -151,7 +151,7 @@ def test_who_ends_gives_the_place_to_the_next():
 
 def test_holes_that_nobody_fills_are_closed():
     with torch.inference_mode():
-        slots = BatchSlots([family("gpt2")], request(prompts(4, 4, 4, 4, 2), 4))
+        slots = BatchSlots([make_family_model("gpt2")], request(prompts(4, 4, 4, 4, 2), 4))
         slots.refill()
         slots.run_step(torch.zeros(4, dtype=torch.int64))
         slots.free([0, 2])
@@ -198,7 +198,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
 @pytest.mark.parametrize("decoder", [Ancestral(), Beam(num_beams=3)], ids=str)
 @pytest.mark.parametrize("count", [1, 3, 64])
 def test_a_prompt_goes_through_once_for_all_its_samples(counting: Any, decoder: Any, count: int):
-    lm = dataclasses.replace(family("gpt2"), eos_ids=(7,))
+    lm = dataclasses.replace(make_family_model("gpt2"), eos_ids=(7,))
     rows = [Prompt(f"t/{i}", s, r) for s in range(4) for i, r in enumerate(prompt_rows(5, 6, 300))]
     made = texts(lm, decoder, rows, count)
     assert counting.prompts == 5
@@ -206,7 +206,7 @@ def test_a_prompt_goes_through_once_for_all_its_samples(counting: Any, decoder: 
 
 
 def test_no_step_for_texts_that_ended(counting: Any):
-    lm = family("gpt2")
+    lm = make_family_model("gpt2")
     free = texts(dataclasses.replace(lm, eos_ids=()), Ancestral(), [Prompt("t/0", 0, (5, 6))], 1, limit=12)
     lm = dataclasses.replace(lm, eos_ids=(free[0].token_ids[2],))
     counting.tokens = 0
@@ -216,7 +216,7 @@ def test_no_step_for_texts_that_ended(counting: Any):
 
 
 def test_models_without_ragged_rows_take_prompts_of_one_length():
-    lm = family("falcon")
+    lm = make_family_model("falcon")
     rows = [Prompt(f"t/{i}", 0, prompt_rows(1, n, 300, seed=i)[0]) for i, n in enumerate((6, 3, 6, 3, 6, 1))]
     with torch.inference_mode():
         slots = BatchSlots([lm], request(rows, 4))
@@ -226,7 +226,7 @@ def test_models_without_ragged_rows_take_prompts_of_one_length():
 
 @pytest.mark.slow
 def test_memory_that_runs_out_midway_loses_no_row(monkeypatch, caplog):
-    lm = dataclasses.replace(family("gpt2"), eos_ids=(7,))
+    lm = dataclasses.replace(make_family_model("gpt2"), eos_ids=(7,))
     rows = [Prompt(f"t/{i}", 0, prompt_rows(1, 2 + i % 5, 300, seed=i)[0]) for i in range(16)]
     want = plain(texts(lm, Nucleus(), rows, 64))
     real, calls = BatchSlots.run_step, []
@@ -248,4 +248,4 @@ def test_one_row_that_does_not_fit_is_an_error(monkeypatch):
 
     monkeypatch.setattr(BatchSlots, "run_step", never)
     with pytest.raises(MemoryError):
-        texts(family("gpt2"), Greedy(), [Prompt("t/0", 0, (1, 2))], 8)
+        texts(make_family_model("gpt2"), Greedy(), [Prompt("t/0", 0, (1, 2))], 8)

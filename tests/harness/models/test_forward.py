@@ -19,7 +19,7 @@ from openended.harness.models.score import plan_scoring, sketch_gradients, split
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import TextTokenizer
 from openended.harness.models.transformers import load_embedder
-from tests.harness.generation.models import FAMILIES, family, gpt2, wrap
+from tests.harness.generation.models import FAMILIES, gpt2, make_family_model, wrap
 from tests.harness.models.tiny_families import tiny_family
 from tests.helpers import cases, check_error, embed_one, embedding, openended, ragged, scoring, tiny_model
 from tests.lazy import torch
@@ -198,7 +198,7 @@ def test_batches_change_float_noise_alone_and_count_every_text(lm: Any) -> None:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_text_gets_the_same_bits_in_any_company(name: str) -> None:
     """On a CPU, where every weight matrix is in a packed layer; those of experts and of Falcon's own layers are not."""
-    model = family(name)
+    model = make_family_model(name)
     rows = [torch.randint(1, 300, (length,)).numpy() for length in (40, 3, 17, 127, 40, 16, 33, 1)]
 
     def read(part: list[int]) -> tuple[Any, Any]:

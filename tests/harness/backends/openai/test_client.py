@@ -223,7 +223,7 @@ def test_a_plan_does_not_wait_for_a_sick_server(name, monkeypatch):
     assert time.monotonic() - start < 5
 
 
-def answering(body: bytes, content_type="application/json", *, path="/v1/completions") -> httpx.MockTransport:
+def make_transport(body: bytes, content_type="application/json", *, path="/v1/completions") -> httpx.MockTransport:
     """Answer completions with these bytes."""
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -263,7 +263,7 @@ END = ServerBackend(ServerSpec(path=ID, tokenizer=f"bundled:{ID}")).served.end_i
     (changed(finish_reason="x" * 9999), r"finish_reason 'x{39}; expected stop or length$"),
 )  # fmt: skip
 def test_a_wrong_reply_names_endpoint_and_field(body, message):
-    assert "http://fake" in check_error(DataError, message, write_one, answering(body))
+    assert "http://fake" in check_error(DataError, message, write_one, make_transport(body))
 
 
 NOTHING = {"message": {"role": "assistant", "content": ""}}
@@ -273,7 +273,7 @@ NOTHING = {"message": {"role": "assistant", "content": ""}}
 def test_details_of_any_form_in_an_answer_without_text(details):
     body = json.loads(changed(text=None, token_ids=None, **NOTHING))
     body["usage"]["completion_tokens_details"] = details
-    transport = answering(json.dumps(body).encode(), path="/v1/chat/completions")
+    transport = make_transport(json.dumps(body).encode(), path="/v1/chat/completions")
     assert write_one(transport, chat=True) == ()
 
 
@@ -282,14 +282,14 @@ def test_details_of_any_form_in_an_answer_without_text(details):
 def test_a_text_far_longer_than_its_count_says_is_refused(text, form):
     choice = {"text": text} if form == "text" else {"text": None, "message": {"content": "a", "reasoning": text}}
     path = "/v1/completions" if form == "text" else "/v1/chat/completions"
-    transport = answering(changed(token_ids=None, **choice), path=path)
+    transport = make_transport(changed(token_ids=None, **choice), path=path)
     with pytest.raises(DataError, match=r"field text: .* characters where 3 tokens were asked for: it ignores"):
         write_one(transport, tokenizer=None, chat=form == "message")
 
 
 def test_a_body_has_a_bound_and_its_charset_changes_nothing():
     for charset in ("application/json; charset=utf-7", "text/plain; charset=nonsense", ""):
-        assert write_one(answering(json.dumps(GOOD).encode(), charset)) == (10, 11, 12)
+        assert write_one(make_transport(json.dumps(GOOD).encode(), charset)) == (10, 11, 12)
 
     def read(reply: httpx.Response) -> str:
         return asyncio.run(read_body(reply, None, 1000)).decode()

@@ -142,7 +142,7 @@ def reply(ids: tuple[int, ...], reason: str, **more: Any) -> dict[str, Any]:
     return {"choices": [choice], "usage": {"prompt_tokens": len(IDS), "completion_tokens": len(ids)}}
 
 
-def said(**message: Any) -> dict[str, Any]:
+def make_reply(**message: Any) -> dict[str, Any]:
     return {"choices": [{"finish_reason": "stop", "message": {"content": None, **message}}]}
 
 
@@ -161,7 +161,7 @@ def test_a_text_and_its_end():
     assert (made.ids, made.text, made.stop, made.encoded) == (WORDS, " number of rows", "eos", False)
     assert read(reply(WORDS, "length"), ask(len(WORDS))).stop == "length"
     assert read(reply(WORDS, "eos_token"), ask(9)).stop == "eos"
-    assert read(said(refusal="I will not."), ask(9)).text == "I will not."
+    assert read(make_reply(refusal="I will not."), ask(9)).text == "I will not."
     assert read(reply(WORDS, "stop") | {"usage": {"prompt_tokens": 0}}, ask(9)).ids == WORDS
     assert read(reply(WORDS, "stop", text=None, message={"content": " number of rows"}), ask(9)).ids == WORDS
 
@@ -195,11 +195,11 @@ def test_llama_cpp_names_its_tokens_with_their_log_probabilities():
     (reply(WORDS, "content_filter"), ask(40), "finish_reason 'content_filter'"),
     ({"choices": [{"finish_reason": "stop", "delta": {"content": "hi"}}]}, ask(40), "neither the field text nor"),
     ({"choices": [{"finish_reason": "stop", "message": "hi"}]}, ask(40), "message: expected an object, got str"),
-    (said(tool_calls=[{"type": "function"}]), ask(40), "calls a tool instead of writing a text"),
-    (said(function_call={"name": "f"}), ask(40), "calls a tool instead of writing a text"),
+    (make_reply(tool_calls=[{"type": "function"}]), ask(40), "calls a tool instead of writing a text"),
+    (make_reply(function_call={"name": "f"}), ask(40), "calls a tool instead of writing a text"),
     (reply(WORDS, "stop", message={"content": "other"}), ask(40), "expected one text"),
-    (said(content=[{"type": "image_url", "image_url": {}}]), ask(40), "expected parts with a text, got"),
-    (said(content=[{"type": "thinking", "thinking": 3}]), ask(40), "content: expected text, got int"),
+    (make_reply(content=[{"type": "image_url", "image_url": {}}]), ask(40), "expected parts with a text, got"),
+    (make_reply(content=[{"type": "thinking", "thinking": 3}]), ask(40), "content: expected text, got int"),
     ({"choices": [{"finish_reason": ["stop"], "text": "hi"}]}, ask(40), r"finish_reason \['stop'\]"),
     (reply(WORDS, "stop", prompt_token_ids=[END, *IDS]), ask(40), "1 tokens of its own before the prompt"),
     (reply(WORDS, "stop", prompt_token_ids=list(IDS[1:])), ask(40), "it cuts prompts"),
