@@ -25,7 +25,7 @@ from .commands import (
     split_commas as split_commas,
     split_names as split_names,
 )
-from .device import BATCH_REMARK as BATCH_REMARK, copy_to_device as copy_to_device, copy_to_host as copy_to_host
+from .device import copy_to_device as copy_to_device, copy_to_host as copy_to_host
 from .errors import (
     DataError as DataError,
     ExtraNotInstalled as ExtraNotInstalled,
@@ -143,7 +143,6 @@ from .runtime import (
     is_switched_off as is_switched_off,
 )
 from .spec import (
-    DO_NOT_REPORT as DO_NOT_REPORT,
     IDENTITY as IDENTITY,
     OUT_OF_DOMAIN as OUT_OF_DOMAIN,
     REQUIRED as REQUIRED,
@@ -154,7 +153,6 @@ from .spec import (
     check_options as check_options,
     compare_signatures as compare_signatures,
     decode as decode,
-    describe_out_of_domain as describe_out_of_domain,
     digest as digest,
     digest_bytes as digest_bytes,
     digest_columns as digest_columns,
@@ -215,6 +213,7 @@ from .types import (
     MetricResult as MetricResult,
     NextToken as NextToken,
     Ragged as Ragged,
+    RunNote as RunNote,
     SourceFile as SourceFile,
     Status as Status,
     Stop as Stop,

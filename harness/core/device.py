@@ -8,9 +8,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 if TYPE_CHECKING:
     import torch
 
-BATCH_REMARK = "a text can depend on the other texts of its batch"
-"""Start of the notes on texts whose bits are not promised at every batch size."""
-
 
 def copy_to_device(values: ArrayLike, device: "torch.device", dtype: DTypeLike | None = None) -> "torch.Tensor":
     """Return numbers as a tensor; the host does not wait for the copy. On a CPU an array shares its memory."""

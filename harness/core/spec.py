@@ -293,7 +293,6 @@ def _describe_type(hint: Any) -> str:  # noqa: ANN401
 # Class variables of every `Spec` that identify it together with its options; no option has these names.
 IDENTITY = ("group", "name", "version")
 _DIGEST_BLOCK = 8192  # texts
-DO_NOT_REPORT = "DO NOT REPORT"  # begins the note of a run whose texts are not what was asked for
 OUT_OF_DOMAIN = "toy judge, out of its domain"  # in the signature of a value whose scorer or embedder is bundled
 
 
@@ -396,8 +395,3 @@ def compare_signatures(a: str, b: str) -> list[str]:
     """Return the fields in which two signatures differ, in the order of the first."""
     left, right = parse_signature(a), parse_signature(b)
     return [k for k in {**left, **right} if left.get(k) != right.get(k)]
-
-
-def describe_out_of_domain(role: str, title: str) -> str:
-    """Return the warning about a bundled scorer or embedder on another task than the one that it was trained for."""
-    return f"{role} {title} was trained on docstrings only: do not trust its scores here"

@@ -126,6 +126,29 @@ class NextToken:
     """Entropy of Q, nats; None where it was not asked for."""
 
 
+_NOTES: Mapping[str, str] = {
+    "remark": "{}",
+    "fault": "DO NOT REPORT: {}",
+    "batches": "a text can depend on the other texts of its batch: {}",
+    "domain": "{} was trained on docstrings only: do not trust its scores here",
+}
+"""Kind of a note → its words, with a place for the arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunNote:
+    """What the reader of a table must know of the texts of a run: programs read kind and arguments, people `str`."""
+
+    kind: Literal["remark", "fault", "batches", "domain"]
+    """`fault`: the texts are not what was asked for; `batches`: where their bits are not promised at every batch size;
+    `domain`: a bundled scorer or embedder reads other texts than those that it was trained for."""
+    arguments: tuple[str, ...]
+    """The text of a remark; the reason of a fault; the precision and size of the batches; role and title of a model."""
+
+    def __str__(self) -> str:
+        return _NOTES[self.kind].format(" ".join(self.arguments))
+
+
 Status = Literal["ok", "undefined", "failed"]
 UNWRITTEN = {"unwritten": True}
 """Metadata of a field that `to_json` leaves out."""

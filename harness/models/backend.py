@@ -28,7 +28,10 @@ class Engine:
     context_length: int | None  # positions of a text that is given; None: no limit
 
     def provenance(self) -> dict[str, Any]:
-        """Return facts about the engine for the manifests of artifacts; `notes` are shown under tables."""
+        """Return facts about the engine for the manifests of artifacts.
+
+        Tables show its `notes`, and its `faults`: why nobody should report what is computed of its texts.
+        """
         return {}
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from openended.harness import results as measured
-from openended.harness.core import BATCH_REMARK, SpecError, compare_signatures
+from openended.harness.core import SpecError, compare_signatures
 from openended.harness.report.build import Report, write_report
 from openended.harness.report.tables.frame import Cell, Filled, Frame, build_frame, make_cell, make_quantity
 from openended.harness.report.tables.pivot import build_tables
@@ -29,9 +29,9 @@ def build_side_by_side(
         names = [f"A {names[0]}", f"B {names[1]}"]
     first, second = (measured.read_results(folders, where) for folders in paths)
     joined = measured.join_results(first, second)
-    batches = {note for run in joined.runs for note in run.notes if note.startswith(BATCH_REMARK)}
+    batches = {note for run in joined.runs for note in run.notes if note.kind == "batches"}
     if len(batches) > 1:
-        _log.warning("texts may differ by their batches alone: %s", "; ".join(sorted(batches)))
+        _log.warning("texts may differ by their batches alone: %s", "; ".join(sorted(map(str, batches))))
     frames = [_build_settings_frame(names, first, second), _build_number_frame(names, first.values, second.values)]
     tables = build_tables(frames)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness import results
-from openended.harness.core import DataError, HarnessError, MetricResult
+from openended.harness.core import DataError, HarnessError, MetricResult, RunNote
 from openended.harness.results.systems import make_natural_sort_key
 from openended.harness.storage import RECORD, STAGES, Entry, RunRecord, read_entry, read_record
 
@@ -39,7 +39,7 @@ class Run:
     store: Path | None
     inputs: Mapping[str, str]  # name of a stage's artifact → `stage/ab/key` in the store
     results: Sequence[MetricResult]
-    notes: tuple[str, ...]  # caveats about its texts
+    notes: tuple[RunNote, ...]  # on its texts
     skipped: tuple[str, ...] = ()  # lines about records of its data that were skipped
     archive: str = ""  # imported archive that it is from; empty for a run of this machine
     command: tuple[str, ...] = ()  # arguments of the command line that started it
@@ -216,7 +216,7 @@ def _unify_model_paths(runs: Sequence[Run]) -> list[Run]:
     return [replace(run, axes={**run.axes, **{axis: paths[key] for axis, key in list_paths(run)}}) for run in runs]
 
 
-def describe_reused_artifacts(record: RunRecord) -> tuple[str, ...]:
+def describe_reused_artifacts(record: RunRecord) -> tuple[RunNote, ...]:
     """Return remarks on cached artifacts that were computed with other packages, code or hardware than this run."""
     groups: dict[str, list[str]] = {}
     for name, other in record.provenance.items():
@@ -231,10 +231,11 @@ def describe_reused_artifacts(record: RunRecord) -> tuple[str, ...]:
             parts = ["versions that were not noted"]
         if parts:
             groups.setdefault(", ".join(parts), []).append(name.partition(":")[0])
-    return tuple(
+    remarks = (
         f"cached, not computed by this run: {', '.join(s for s in STAGES if s in stages)}; computed with {origin}"
         for origin, stages in sorted(groups.items())
     )
+    return tuple(RunNote("remark", (remark,)) for remark in remarks)
 
 
 # Store files ----------------------------------------------------------------------------------------------------------

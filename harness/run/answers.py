@@ -17,7 +17,7 @@ from openended.harness.run.steps import Executor, File, Input, Inputs, Step, Tex
 from openended.harness.storage import Row, RowFile, write_rows
 
 _PROMPT_END = 64  # characters of a prompt in which its opening tag ends
-_ROW_FACTS = ("batch_dependent", "device", "batch_size", "parts")  # facts of the generation that notes read
+_ROW_FACTS = ("batch_dependent", "device", "batch_size", "parts", "faults")  # facts of the generation that notes read
 
 
 def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, executor: Executor) -> TextRows:

@@ -59,13 +59,13 @@ def declare_audit(
     )  # fmt: skip
 
 
-def describe_audit(step: Step, executor: Executor) -> tuple[str, bool]:
-    """Return a note on an audit, and whether it failed."""
+def describe_audit(step: Step, executor: Executor) -> core.RunNote:
+    """Return a note on an audit: a fault where it failed."""
     try:
         fields = core.read_json(executor.get(step).path / AUDIT)
     except core.UndefinedMetric as err:
-        return f"not audited: {err}", False
+        return core.RunNote("remark", (f"not audited: {err}",))
     done = audit.Audit(**fields | {"findings": [audit.Finding(**finding) for finding in fields["findings"]]})
     if done.failures:
-        return f"{core.DO_NOT_REPORT}: {done.describe()}; openended audit RUN lists all checks", True
-    return "audit: the texts are consistent with draws from the decoder's Q", False
+        return core.RunNote("fault", (f"{done.describe()}; openended audit RUN lists all checks",))
+    return core.RunNote("remark", ("audit: the texts are consistent with draws from the decoder's Q",))

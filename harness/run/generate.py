@@ -110,9 +110,9 @@ class TextMaker:
             self._generate(lm, _make_prompts(missing, inputs), blocks)
             newest = self._describe_part(lm)
             changes = dict.fromkeys(filter(None, (self.model.explain_change(part, newest) for part in parts)))
-            parts = [*parts, newest | ({"notes": [*changes, *newest.get("notes", ())]} if changes else {})]
+            parts = [*parts, newest | ({"faults": [*changes, *newest.get("faults", ())]} if changes else {})]
             for change in changes:
-                log.error("%s", change)
+                log.error("%s", core.RunNote("fault", (change,)))
         blocks.join(path)
         facts = {**storage.merge_parts(parts), **blocks.count, "samples": self.texts.replies, "reused_tokens": reused}
         if prompting is None or not prompting.lists:

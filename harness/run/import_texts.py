@@ -147,7 +147,7 @@ def _make_naive_texts(
         lengths, words = [len(split(text)) for text in rows.each("text")], list(numbers)
         unit = "characters" if by_chars else "words"
     texts = imported.NaiveTexts(system, training, options.seed, tokenizer, words, by_chars)
-    note = f"{options.generations}: no model; learned from {len(training)} human texts that are not compared"
+    note = f"no model; learned from {len(training)} human texts that are not compared"
     return texts.rows(list(rows), lengths), f"{note}; texts have at most as many {unit} as the human texts"
 
 
@@ -168,7 +168,7 @@ def _retrieve_texts(
     texts_by_id = {example: rest[i].human for example, i in zip(rows.ids, nearest, strict=True)}
     limit = dataset.limit_length(options.max_new_tokens, inputs["human"])
     texts = imported.import_texts(texts_by_id, name, inputs["human"] / PROMPTS, tokenizer, limit)
-    return texts, f"{name}: no model; the human text of the most similar of {len(rest)} other prompts (BM25)"
+    return texts, f"no model; the human text of the most similar of {len(rest)} other prompts (BM25)"
 
 
 def _perturb_texts(
@@ -196,4 +196,4 @@ def _perturb_texts(
         row if text == row.generation.text else build_cut_row(row, row.generation.sample, text, tokenizer, limit)
         for row, text in zip(rows, perturbed, strict=True)
     )
-    return perturbed_rows, f"{options.generations}: human texts that are not compared, perturbed"
+    return perturbed_rows, "human texts that are not compared, perturbed"

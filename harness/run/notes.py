@@ -24,24 +24,24 @@ _LENGTH_GAP = 0.1  # medians that differ by more than this share of the human on
 def list_notes(
     task: core.Task, metrics: Sequence[core.Metric], name: str, dataset: Dataset, model_rows: TextRows,
     features: FeatureTable,
-) -> list[str]:  # fmt: skip
+) -> list[core.RunNote]:  # fmt: skip
     """Return the notes of a run: those of its texts, then those of its scoring models; log the warnings among them."""
     texts, models, executor = features.texts, features.models, features.executor
     sides = [RowFile(executor.locate(rows)) for rows in (dataset.human_rows, model_rows)]
     # The human row of a table says by itself how many texts it is based on.
     has_row = any(metric.sides == "one" and metric.direction == "match_human" for metric in metrics)
     few = warn_of_few_texts(name, *map(len, sides)) if not has_row else ""
-    notes = [*filter(None, [few]), *task.remarks()]
+    remarks = [*filter(None, [few]), *task.remarks()]
     if models.chat_model is not None:
         title = models.chat_model.title
-        notes.append(f"{title} read its prompts through its chat template; scorer and embedder read them without it")
+        remarks.append(f"{title} read its prompts through its chat template; scorer and embedder read them without it")
     meta = executor.get(model_rows.step).meta
-    notes += [*meta.get("notes", ()), *remark_on_batches(models.model, meta), *filter(None, [meta.get("answers")])]
+    remarks += [*meta.get("notes", ()), *filter(None, [meta.get("answers")])]
     empty = sum(not text.strip() for text in sides[0].each("text"))
-    notes += [f"{empty} of {len(sides[0])} human texts are empty"] if empty else []
+    remarks += [f"{empty} of {len(sides[0])} human texts are empty"] if empty else []
     human, model = map(find_median_length, sides)
     if human and model and abs(model - human) > human * _LENGTH_GAP:
-        notes.append(
+        remarks.append(
             f"median length {model:g} (human texts: {human:g}): most metrics depend on length; truncate both "
             "sides to one length (max_new_tokens)"
         )
@@ -59,19 +59,21 @@ def list_notes(
             columns[f"texts of {name}"] = (model_side.token_ids, model_side.each("text"))
         special = warn_of_special_tokens(tokenizer, columns)
     unit, is_warning = describe_unit(metrics, models.counter, *sides)
-    notes += filter(None, [same, special, unit])
+    remarks += filter(None, [same, special, unit])
     # A table says of texts of one length that they have exactly so many tokens.
     if texts.least_length and texts.generations is None and texts.least_length != texts.max_new_tokens:
         least = texts.least_length
-        notes.append(f"end-of-text is forbidden before token {least} (min_new_tokens={least})")
+        remarks.append(f"end-of-text is forbidden before token {least} (min_new_tokens={least})")
     is_same_file = texts.generations == getattr(task, "path", None)  # the user named one file for both sides
     for warning in filter(None, (few, None if is_same_file else same, special, unit if is_warning else None)):
-        executor.session.warn_once(warning)
+        executor.session.warn_once(warning, is_noted=True)
+    limit = dataset.limit_length(texts.max_new_tokens, executor.get(dataset.human).path)
+    remarks += remark_on_counting(metrics, models, limit)
     return [
-        *notes,
-        *list_remarks(
-            task, metrics, models, dataset.limit_length(texts.max_new_tokens, executor.get(dataset.human).path)
-        ),
+        *(core.RunNote("fault", (reason,)) for reason in meta.get("faults", ())),
+        *(core.RunNote("remark", (text,)) for text in remarks),
+        *remark_on_batches(models.model, meta),
+        *warn_of_domains(task, metrics, models),
     ]
 
 
@@ -105,19 +107,19 @@ def warn_of_special_tokens(
     )
 
 
-def remark_on_batches(model: BackendSpec | None, meta: Mapping[str, Any] | None = None) -> list[str]:
+def remark_on_batches(model: BackendSpec | None, meta: Mapping[str, Any] | None = None) -> list[core.RunNote]:
     """Say where a text can depend on its batch: by the record of the texts, and before they exist by the precision."""
     dtype = getattr(model, "dtype", None)
     if meta is None:
         is_reduced = dtype in ("bfloat16", "float16")
-        return [f"{core.BATCH_REMARK} in {dtype}, and so on runtime.batch_size"] if is_reduced else []
+        return [core.RunNote("batches", (f"{dtype}, and so on runtime.batch_size",))] if is_reduced else []
     if not meta.get("batch_dependent"):
         return []
     parts = [*meta.get("parts", ()), meta]
     batches = [
         f"{dtype} on {part['device']}, {part['batch_size']} at once" for part in parts if part.get("batch_dependent")
     ]
-    return [f"{core.BATCH_REMARK}: {'; '.join(dict.fromkeys(batches))}"]
+    return [core.RunNote("batches", ("; ".join(dict.fromkeys(batches)),))]
 
 
 def remark_on_device(runtime: core.Runtime, models: RunModels) -> list[str]:
@@ -130,23 +132,27 @@ def remark_on_device(runtime: core.Runtime, models: RunModels) -> list[str]:
     return [] if torch.cuda.is_available() else [f"runtime.device={runtime.device}: this machine has no CUDA device"]
 
 
-def list_remarks(task: core.Task, metrics: Sequence[core.Metric], models: RunModels, limit: LengthLimit) -> list[str]:
-    """Return what the reader of a table must know of the choice of scoring models."""
+def warn_of_domains(task: core.Task, metrics: Sequence[core.Metric], models: RunModels) -> list[core.RunNote]:
+    """Return a note for each scoring model whose scores nobody may trust."""
     roles = {"scorer": models.scorer, "embedder": models.embedder}
     read = {need.by for metric in metrics for need in metric.needs()}
-    out = [
-        core.describe_out_of_domain(role, spec.title)
+    return [
+        core.RunNote("domain", (role, spec.title))
         for role, spec in roles.items()
         if spec and role in read and is_out_of_domain(spec, task)
     ]
-    counter = models.counter
+
+
+def remark_on_counting(metrics: Sequence[core.Metric], models: RunModels, limit: LengthLimit) -> list[str]:
+    """Say what stands for the tokens of a scorer where there is none."""
+    counter, remarks = models.counter, list[str]()
     if models.scorer is None and any(map(counts_tokens, metrics)):
         whose = f"tokens of {counter.title}" if counter is not None else "whitespace words"
-        out.append(f"text statistics count {whose}: no scorer is set")
+        remarks.append(f"text statistics count {whose}: no scorer is set")
     if counter is None and limit.most is not None and limit.tokenizer is None:
         unit = "characters" if limit.by_chars else "whitespace words"
-        out.append(f"both sides are cut at {limit.most} {unit}: there is no scorer to count tokens")
-    return out
+        remarks.append(f"both sides are cut at {limit.most} {unit}: there is no scorer to count tokens")
+    return remarks
 
 
 def warn_of_few_texts(name: str, num_human: int, num_model: int) -> str:

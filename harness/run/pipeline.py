@@ -111,7 +111,7 @@ def plan(settings: Settings, session: Session) -> Outcome:
     executor = Executor(session, plan_only=True)
     measure_all(make_texts(settings, executor))
     for remark in (*remark_on_batches(settings.models.model), *remark_on_device(settings.runtime, settings.models)):
-        session.warn_once(remark)
+        session.warn_once(str(remark))
     return Outcome(settings.outputs_dir, 0, tuple(executor.plan), tuple(executor.missing))
 
 
@@ -137,9 +137,8 @@ def run(
     if texts.audit is not None:
         from openended.harness.run.audit import describe_audit
 
-        note, is_failed = describe_audit(texts.audit, executor)
-        notes.insert(0, note)
-        not_drawn += [note] if is_failed else []
+        notes.insert(0, note := describe_audit(texts.audit, executor))
+        not_drawn += [str(note)] if note.kind == "fault" else []
     task, human = str(executor.find(settings.task.fingerprint)), digest_texts(executor.locate(texts.human_rows))
     axes = collect_axes(settings, fingerprint=task, texts=human)
     skipped = executor.get(dataset.examples).meta["skipped"]

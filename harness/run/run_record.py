@@ -20,6 +20,7 @@ from openended.harness.core import (
     DataError,
     Json,
     MetricResult,
+    RunNote,
     digest,
     make_shareable,
     temporary_files,
@@ -47,7 +48,7 @@ class Outcome:
 
 def write_record(
     settings: Settings, executor: Executor, results: Sequence[MetricResult], *, axes: dict[str, Json], task: str,
-    notes: Sequence[str], overrides: Sequence[str], skipped: Mapping[str, int] | None = None,
+    notes: Sequence[RunNote], overrides: Sequence[str], skipped: Mapping[str, int] | None = None,
 ) -> Path:  # fmt: skip
     """Write the run record into a folder of its name unless an equal one exists; return that folder."""
     runs, spec = settings.outputs_dir / "runs" / settings.experiment, settings.describe()

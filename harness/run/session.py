@@ -40,10 +40,11 @@ class Session(models.ModelCache):
         human = [(key, side) for key, side in {**self._earlier, **self._sides}.items() if side.system == HUMAN]
         self._earlier, self._sides = {**dict(human[-_LASTING:]), **self._sides}, {}
 
-    def warn_once(self, text: str) -> None:
+    def warn_once(self, text: str, *, is_noted: bool = False) -> None:
+        """Log a warning; `is_noted`: the record has it too, so that a command that shows the notes need not."""
         if text not in self._warned:
             self._warned.add(text)
-            log.warning("%s", text)
+            log.warning("%s", text, extra={"is_noted": is_noted})
 
     def model(self, spec: models.BackendSpec, runtime: Runtime) -> models.Backend:
         """Return a model in this process or, with `runtime.engine=ray`, a backend that sends rows to workers."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openended.harness.core import DataError, HarnessError, StoreError, read_json, temporary_files
-from openended.harness.storage.record import RECORD, read_record
+from openended.harness.storage.record import RECORD
 from openended.harness.storage.row_blocks import BLOCKS, list_sharing_artifacts
 from openended.harness.storage.store import DAMAGED_MARK, ENTRY_NAME, MANIFEST, ROWS, read_entry
 
@@ -49,9 +49,7 @@ def check_store(root: Path) -> StoreReport:
     """Verify every entry of a store without changing anything."""
     kinds: dict[str, list[str]] = {"sound": [], "aside": [], "unfinished": [], "litter": [], "foreign": []}
     damaged: dict[str, str] = {}
-    for path in _list_store(root):
-        name = str(path.relative_to(root))
-        kind = _classify(path)
+    for path, name, kind in _list_store(root):
         if kind != "entry":
             kinds.get(kind, []).append(name)
             continue
@@ -73,14 +71,11 @@ def collect_garbage(root: Path, *, runs: Path | None = None, days: float = 7, de
         days: Minimum age in days, except for temporary files of processes that have ended.
         delete: If false, only list what would be deleted.
     """
-    named = None
-    if runs is not None:
-        if not runs.is_dir():
-            raise DataError(f"no folder of runs at {runs}")
-        named = _read_named_entries(runs)
+    if runs is not None and not runs.is_dir():
+        raise DataError(f"no folder of runs at {runs}")
+    named = set().union(*find_named_entries(runs).values()) if runs is not None else None
     names, size = [], 0
-    for path in list(_list_store(root)):
-        kind, name = _classify(path), str(path.relative_to(root))
+    for path, name, kind in list(_list_store(root)):
         unnamed = kind == "entry" and named is not None and name not in named
         old = temporary_files.compute_age_in_days(path) >= days
         is_orphan = temporary_files.MARK in path.name and not temporary_files.is_in_use(path)
@@ -96,13 +91,14 @@ def collect_garbage(root: Path, *, runs: Path | None = None, days: float = 7, de
     return CollectedGarbage(tuple(names), size)
 
 
-def _list_store(root: Path) -> Iterator[Path]:
-    """Yield all paths at the depth of entries, and stray files above."""
+def _list_store(root: Path) -> Iterator[tuple[Path, str, str]]:
+    """Yield path, name and kind of everything at the depth of entries, and of stray files above."""
     if not root.is_dir():
         raise DataError(f"no store at {root}; set outputs_dir=…")
     for stage in sorted(p for p in root.iterdir() if p.name != ".locks"):
         for drawer in sorted(stage.iterdir()) if stage.is_dir() else [stage]:
-            yield from sorted(drawer.iterdir()) if drawer.is_dir() and not drawer.is_symlink() else [drawer]
+            for path in sorted(drawer.iterdir()) if drawer.is_dir() and not drawer.is_symlink() else [drawer]:
+                yield path, str(path.relative_to(root)), _classify(path)
 
 
 def _classify(path: Path) -> str:
@@ -115,23 +111,17 @@ def _classify(path: Path) -> str:
     return "entry" if _KEY.fullmatch(path.name) or (path / MANIFEST).exists() else "foreign"
 
 
-def _read_named_entries(runs: Path) -> set[str]:
-    """Return the names of all store entries in the records of any version below a folder."""
-    entries: set[str] = set()
-    for record in runs.rglob(RECORD):
+def find_named_entries(runs: Path) -> dict[str, set[str]]:
+    """Return name of runs → names of the store entries in their records, of any version.
+
+    Raises:
+        DataError: If a record cannot be read: it may name any entry.
+    """
+    entries: dict[str, set[str]] = defaultdict(set)
+    for record in sorted(runs.rglob(RECORD)):
         try:
             text = json.dumps(read_json(record))
         except (DataError, RecursionError) as err:
-            raise DataError(f"{err}; nothing was deleted, because the entries that it names are unknown") from err
-        entries.update(match[0] for match in ENTRY_NAME.finditer(text))
-    return entries
-
-
-def find_named_entries(runs: Path) -> dict[str, set[str]]:
-    """Return name of runs → names of the store entries in their records."""
-    entries: dict[str, set[str]] = defaultdict(set)
-    for path in sorted(runs.glob(f"*/*/{RECORD}")):
-        record = read_record(path)
-        inputs = {entry for name, entry in record.inputs.items() if name != "task"}
-        entries[path.parent.parent.name] |= inputs | {row.artifact for row in record.results if row.artifact}
+            raise DataError(f"{err}; the entries that it names are unknown, so nothing was done") from err
+        entries[record.parent.parent.name].update(match[0] for match in ENTRY_NAME.finditer(text))
     return dict(entries)

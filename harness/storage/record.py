@@ -19,7 +19,7 @@ _HIDDEN = "folders.json"  # in the cache folder: the folders that records do not
 RECORD = "record.json"
 EXPLAIN = "explain.jsonl"  # in a run folder: the texts behind the scores
 GRID = "grid.json"  # in a grid folder: name, report and number of jobs
-SCHEMA = 4
+SCHEMA = 5
 DIGEST = "digest"
 
 
@@ -55,7 +55,7 @@ class RunRecord:
     """Stage → seconds in this run."""
     store: str | None = None
     """The store's folder, relative to the record's; None: the artifacts are not available."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[core.RunNote, ...] = ()
     """Notes on the texts for readers of a table."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """Why records of the task's data were skipped → their number."""

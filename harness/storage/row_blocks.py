@@ -61,8 +61,9 @@ def merge_parts(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return {}
     merged = {name: value for name, value in parts[-1].items() if name not in _COUNTS}
     every = [each for part in parts for each in (*part.get("parts", ()), part)]
-    if notes := dict.fromkeys(note for part in every for note in part.get("notes", ())):
-        merged["notes"] = list(notes)
+    for name in ("faults", "notes"):
+        if lines := dict.fromkeys(line for part in every for line in part.get(name, ())):
+            merged[name] = list(lines)
     if any(part.get("batch_dependent") for part in every):
         merged["batch_dependent"] = True
     whole, *others = ({name: part[name] for name in _PART_FACTS if name in part} for part in (parts[-1], *every[:-1]))

@@ -103,8 +103,8 @@ def test_the_scorer_reads_the_plain_prompt(tmp_path, model, session):
     assert plain["inputs"]["read:human losses of continuation"] == chat["inputs"]["read:human losses of continuation"]
     assert (*(r["spec"]["models"]["model"]["chat_template"] for r in (plain, chat)),) == (False, True)
     assert (plain["axes"]["model"], chat["axes"]["model"]) == ("chatty", "chatty (chat)")
-    assert any("chat template" in note for note in chat["notes"])
-    assert not any("chat template" in note for note in plain["notes"])
+    assert any("chat template" in str(note) for note in chat["notes"])
+    assert not any("chat template" in str(note) for note in plain["notes"])
 
 
 def test_the_adversarial_decoder_aims_at_the_perplexity_within_the_chat(tmp_path, model, session):

@@ -55,7 +55,7 @@ def test_stated_weights_are_recovered_and_failures_counted(tmp_path):
     expected = 800 * np.array(list(STATED.values()))
     assert counts.keys() == STATED.keys()
     assert np.all(np.abs([counts[text] for text in STATED] - expected) <= 4 * np.sqrt(expected))
-    (note,) = (note for note in record.notes if note.startswith("prompting="))
+    (note,) = (note for note in map(str, record.notes) if note.startswith("prompting="))
     assert note == (f"prompting=verbalized: 800 texts; replies without a readable answer: {2 * 160 // 3}")
     assert "drawn at random" in fake.bodies[0]["messages"][0]["content"]
 
@@ -69,7 +69,7 @@ def test_planted_classes_are_recovered_exactly_and_short_prompts_are_left_out(tm
     (result,) = record.results
     assert result.values["distinct_k"] == 4
     left_out = "prompts with fewer than 8 answers, left out: 1; prompting.spare_replies=1 asks"
-    assert any(left_out in note for note in record.notes)
+    assert any(left_out in str(note) for note in record.notes)
 
 
 def test_nothing_readable_is_no_value_instead_of_an_error(tmp_path):

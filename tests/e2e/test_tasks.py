@@ -113,7 +113,7 @@ def test_one_system_is_the_reference_of_another(tmp_path):
     assert found["model", "frechet"]["status"] == "ok"
     assert found["model", "frechet"]["values"]["frechet"] > 0
     assert found["human", "distinct_n"]["n_model"] == 7
-    assert any("no human text" in note for note in record["notes"])
+    assert any("no human text" in str(note) for note in record["notes"])
 
     # A file of texts with prompts says the same as the folder of the run that made them.
     made = read_json(first / "record.json")["inputs"]

@@ -204,7 +204,7 @@ def test_a_run_on_a_device_that_fails_says_so_and_is_resumed(tmp_path, monkeypat
     assert "resuming after 4 of 8 generations" in resumed.stdout + resumed.stderr
     warning = "a text can depend on the other texts of its batch: float32 on sim:0, 4 at once"
     assert warning in " ".join(resumed.stdout.split())
-    assert "a text can depend on the other texts of its batch in bfloat16" in planned.stderr
+    assert "a text can depend on the other texts of its batch: bfloat16" in planned.stderr
 
 
 def test_reduced_precision_is_tried_for_whether_a_text_depends_on_its_batch(monkeypatch):

@@ -122,11 +122,11 @@ def main(words: Sequence[str] | None = None) -> int:
 def _score(args: argparse.Namespace, options: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
     from openended.harness.app.api import evaluate
 
-    warnings: list[str] = []  # printed at the end, unless the report prints them among its notes
+    warnings: list[logging.LogRecord] = []  # printed at the end, unless the report prints them among its notes
 
     def keep_warning(record: logging.LogRecord) -> bool:
         if record.levelno == logging.WARNING:
-            warnings.append(record.getMessage())
+            warnings.append(record)
         return record.levelno != logging.WARNING
 
     handler = logging.StreamHandler()
@@ -161,7 +161,7 @@ def _score(args: argparse.Namespace, options: Mapping[str, Mapping[str, Any]]) -
         _describe_files(args, systems, sys.stderr)
     if same := [name for name, path in systems.items() if Path(path).resolve() == Path(args.human).resolve()]:
         core.print_error(COMMAND, f"warning: {same[0]} is the file of human texts itself")
-    notes: set[str] = set()
+    shows_notes = False
     try:
         result = evaluate(
             human=args.human, systems=systems, metrics=args.metrics,
@@ -173,9 +173,10 @@ def _score(args: argparse.Namespace, options: Mapping[str, Mapping[str, Any]]) -
             num_examples=count, max_new_tokens=args.max_new_tokens, experiment=args.name, outputs_dir=args.outputs_dir,
             device=args.device, compat=args.compat,
         )  # fmt: skip
-        notes = {note for record in result.records.values() for note in record.notes}
+        shows_notes = True
     finally:
-        sys.stderr.writelines(f"{warning}\n" for warning in warnings if warning not in notes)
+        left = (each for each in warnings if not (shows_notes and getattr(each, "is_noted", False)))
+        sys.stderr.writelines(f"{each.getMessage()}\n" for each in left)
     folder = Path(args.outputs_dir) / "reports" / result.folders[0].parent.name
     report = result.report(folder)
     report.show(verbose=args.verbose)

@@ -143,9 +143,8 @@ class EndpointTrust:
         probed = report.line() if report is not None else "not probed"
         header = f"{s.title}: {facts.title} answered, asked in the dialect {s.dialect}"
         notes = [f"{header}; probe: {probed}; its texts are not reproducible bit for bit"]
-        if self.change is not None:
-            warning = f"{core.DO_NOT_REPORT}: the server changed during the run: {self.change}"
-            notes.insert(0, f"{s.title}: {warning}; its texts may be of two models: make them again")
+        change = f"the server changed during the run: {self.change}; its texts may be of two models: make them again"
+        faults = [change] if self.change is not None else []
         if encoded:
             notes.append(f"{s.title}: {encoded} texts came without token ids and were encoded again")
         server_facts = {
@@ -155,7 +154,7 @@ class EndpointTrust:
             "change": self.change, "texts_encoded_again": encoded,
         }  # fmt: skip
         answers = {"known_answers": describe_answers(report.listings)} if report and report.listings else {}
-        return {"served": server_facts, "notes": notes, **answers}
+        return {"served": server_facts, "faults": faults, "notes": notes, **answers}
 
 
 class ServerBackend(models.Backend):

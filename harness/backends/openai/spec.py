@@ -167,9 +167,8 @@ class ServerSpec(BackendSpec):
         if probe.are_same_model(first, second) is not False:
             return None
         return (
-            f"{self.title}: {core.DO_NOT_REPORT}: the server's log-probabilities for known prompts are not those of "
-            f"earlier texts, so two models answered as {self.path!r}; make all texts again with another outputs_dir, "
-            "or with a revision for each model"
+            "the server's log-probabilities for known prompts are not those of earlier texts, so two models answered "
+            f"as {self.path!r}; make all texts again with another outputs_dir, or with a revision for each model"
         )
 
     def context_length(self) -> int | None:

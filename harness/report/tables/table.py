@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from openended.harness.core import describe_out_of_domain, find_member, parse_signature
+from openended.harness.core import RunNote, find_member, parse_signature
 from openended.harness.report.tables.frame import BOLD, DAGGER, LEGEND, BoldRule, Cell, Note, is_out_of_domain
 
 OWN_STD = "metric's own std"
@@ -114,7 +114,7 @@ class Table:
         for role, value in (field for signature in signatures for field in parse_signature(signature).items()):
             if is_out_of_domain(value):
                 names.setdefault(value.partition("@")[0], {})[role] = None
-        doubts = [describe_out_of_domain(" and ".join(of), name) for name, of in names.items()]
+        doubts = [RunNote("domain", (" and ".join(of), name)) for name, of in names.items()]
         return [*(f"{DAGGER} {doubt}" for doubt in doubts), *self.list_notes("warning")]
 
     def legend(self) -> list[str]:

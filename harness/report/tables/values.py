@@ -462,18 +462,16 @@ def name_equal_systems(models: Sequence[SystemValue], label: Label) -> tuple[str
 
 def list_run_notes(models: Sequence[SystemValue], label: Label) -> list[Note]:
     """Return the notes of the runs behind a table, without the warning that its marked headings repeat."""
+    fields = {field for item in models for field in item.fields.items()}
+    marked = {(role, model.partition("@")[0]) for role, model in fields if is_out_of_domain(model)}
     about: dict[tuple[NoteKind, str], set[str]] = {}
     for item in models:
         for run, _ in item.sources:
-            # Notes of naive systems begin with their name, which the list of systems says.
-            notes = [note.removeprefix(f"{item.axes.get('model')}: ") for note in run.notes]
             of_run: list[tuple[NoteKind, str]] = [("rule", line) for line in run.skipped]
-            of_run += [("warning" if core.DO_NOT_REPORT in note else "remark", note) for note in notes]
+            notes = (note for note in run.notes if note.kind != "domain" or note.arguments not in marked)
+            of_run += [("warning" if note.kind == "fault" else "remark", str(note)) for note in notes]
             for note in of_run:
                 about.setdefault(note, set()).add(label(item))
-    for role, model in dict.fromkeys(field for item in models for field in item.fields.items()):
-        if core.OUT_OF_DOMAIN in model:
-            about.pop(("remark", core.describe_out_of_domain(role, model.partition("@")[0])), None)
     return name_systems(about, models, label)
 
 

@@ -170,7 +170,7 @@ def run_and_read_note(cwd, *words, code=0):
     size = ("num_examples=12", "max_new_tokens=12", "metric=[distinct_n]")
     done = openended("task=docs", *size, *words, cwd=cwd, code=code)
     folder = max((cwd / "outputs/runs/default").iterdir(), key=lambda path: path.stat().st_mtime_ns)
-    (note,) = [note for note in read_record(folder).notes if "audit" in note]
+    (note,) = [note for note in map(str, read_record(folder).notes) if "audit" in note]
     assert note[:40] in done.stdout
     return note
 

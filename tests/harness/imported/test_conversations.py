@@ -96,7 +96,7 @@ def test_no_reasoning_of_a_file_is_scored_unless_it_is_asked_for(tmp_path, rows)
     assert read.texts == [TEXTS[i] for i in kept]
     assert read.ids == tuple(f"texts/{i:06d}" for i in kept)
     assert all("ζ" in row.generation.reasoning for row in read)
-    assert any("4 of 24 texts ended inside the reasoning and are left out" in note for note in record.notes)
+    assert any("4 of 24 texts ended inside the reasoning and are left out" in str(note) for note in record.notes)
     assert "thinking" not in record.results[0].signature
     for thinking in ("keep", "only"):
         record, read = score(tmp_path, flat(HUMAN), rows, thinking=thinking)

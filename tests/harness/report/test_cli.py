@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from openended.harness.core import BATCH_REMARK, StoreError, temporary_files
+from openended.harness.core import StoreError, temporary_files
 from openended.harness.report import build_report
 from openended.harness.report.cli import _parse_width, main
 from openended.harness.storage.report_folder import replace_folder
@@ -83,7 +83,7 @@ def test_texts_of_different_batches_are_a_warning_where_a_text_depends_on_its_ba
     folders = []
     for size in (64, 3):
         run = write_run(tmp_path / str(size), "nucleus", 0)
-        change_record(run, notes=[f"{BATCH_REMARK}: bfloat16 on cuda, {size} at once"])
+        change_record(run, notes=[{"kind": "batches", "arguments": [f"bfloat16 on cuda, {size} at once"]}])
         folders.append(str(run.parents[1]))
     words = ["--side-by-side", "--no-page", "--out", str(tmp_path / "out")]
     assert main([*folders, *words]) == 0

@@ -119,7 +119,7 @@ def test_the_record_says_what_was_scored_and_what_the_model_thinks_of_it_is_unde
     rows, notes = {}, {}
     for thinking in ("drop", "keep"):
         record, rows[thinking] = small.measure_rows(tmp_path, *words, f"model.thinking={thinking}")
-        notes[thinking] = record.notes
+        notes[thinking] = [*map(str, record.notes)]
         assert len([name for name in record.inputs if name.startswith(("generate:", "answers:"))]) == 2
     drop, keep = (rows[thinking]["model", "length"] for thinking in ("drop", "keep"))
     assert ("thinking" in drop.signature, "|thinking:keep|" in keep.signature) == (False, True)

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 
 from openended.harness import core
-from openended.harness.core import DataError, Generation, MetricResult, UndefinedMetric, read_json, temporary_files
+from openended.harness.core import (
+    DataError,
+    Generation,
+    MetricResult,
+    RunNote,
+    UndefinedMetric,
+    read_json,
+    temporary_files,
+)
 from openended.harness.run import plan, run, run_judgments, select_metrics_for_file
 from openended.harness.run.axes import collect_axes
 from openended.harness.run.measure import describe_result
@@ -97,14 +105,17 @@ def test_a_record_says_where_a_cached_artifact_came_from(tmp_path, monkeypatch):
     assert (source["packages"], source["git"]["commit"], source["device"]) == ({"numpy": "0.1"}, "c0ffee", "cpu")
 
 
+NOTES = (RunNote("remark", ("a note",)),)
+
+
 def test_a_run_that_says_the_same_is_recorded_once(tmp_path):
     def write(*, task: str = "t", **change: Any) -> Any:
         chosen, executor = change_settings(settings(tmp_path), **change), make_executor(tmp_path)
         axes = collect_axes(chosen, fingerprint=task)
-        return write_record(chosen, executor, [], axes=axes, task=task, notes=("a note",), overrides=())
+        return write_record(chosen, executor, [], axes=axes, task=task, notes=NOTES, overrides=())
 
     first = write()
-    assert (read_record(first).notes, first.parent) == (("a note",), tmp_path / "out" / "runs" / "test")
+    assert (read_record(first).notes, first.parent) == (NOTES, tmp_path / "out" / "runs" / "test")
     assert write(seed=7) == first  # greedy: the seed changes nothing
     assert write(max_new_tokens=3) != first
     assert write(task="other") != first
@@ -112,7 +123,7 @@ def test_a_run_that_says_the_same_is_recorded_once(tmp_path):
     mine = temporary_files.create_temporary_name(".record.json")
     (killed / mine.replace(f"-{os.getpid()}-", "-999999999-")).mkdir(parents=True)
     shutil.rmtree(first)
-    assert read_record(write()).notes == ("a note",)
+    assert read_record(write()).notes == NOTES
     assert not killed.exists(), "what a run left that was killed while it wrote its record"
 
 

@@ -299,9 +299,9 @@ def test_a_run_compares_with_the_corpus_and_says_where_lengths_differ(tmp_path):
     row = next(row for row in record.results if row.system == "model")
     assert row.values["novelty_1"] < 0.2
     assert str(path) not in row.signature
-    assert "median length" not in " ".join(record.notes)
+    assert "median length" not in " ".join(map(str, record.notes))
     record = measured(tmp_path, "metric=[length]", "generations=perturbation:truncation:50", "intervals=0")
-    (note,) = [note for note in record.notes if note.startswith("median length")]
+    (note,) = [note for note in map(str, record.notes) if note.startswith("median length")]
     assert "(human texts: " in note
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from openended.harness.core import DataError, MetricResult, decode, to_json, write_json
+from openended.harness.core import DataError, MetricResult, RunNote, decode, to_json, write_json
 from openended.harness.run.measure import describe_result
 from openended.harness.storage import provenance
 from openended.harness.storage.record import RECORD, RunRecord, read_record, save_record
@@ -25,11 +25,12 @@ ROW = MetricResult(
     n_human=3, n_model=4, status="ok", notes=("small",), family="text", direction="higher",
     directions={"other": "none"}, titles={"m": "M"}, bounds={"m": (0.0, math.inf), "other": (-math.inf, 1.0)}, resampling="none", artifact="measure/ab/c",
 )  # fmt: skip
+NOTES = (RunNote("remark", ("a note",)),)
 RECORDED = RunRecord(
     created="2026-01-02T03:04:05+00:00", spec={"model": {"title": "A"}, "seed": None}, axes={"decoder": "greedy"},
     overrides=("seed=1",), command=("openended", "seed=1"), git={"commit": None}, packages={"numpy": "2"},
     hardware={"cores": 2}, inputs={"task": "ab"}, provenance={"embed:human": {"packages": {"numpy": "1"}}},
-    timings={"embed": 1.5}, store="../store", notes=("a note",), results=(ROW,),
+    timings={"embed": 1.5}, store="../store", notes=NOTES, results=(ROW,),
 )  # fmt: skip
 
 
@@ -78,7 +79,7 @@ def test_a_result_holds_what_its_metric_says(metric: Any, key: str, best: str) -
 @cases(
     "record, message",
     ([], "not a run record: expected an object with names and values, got \\[\\]"),
-    (told(schema=1), "expected record schema 4, got 1; run it again"),
+    (told(schema=1), "expected record schema 5, got 1; run it again"),
     (told(created="gone"), "missing option 'created'"),
     (told(resluts=[]), "no option 'resluts'; did you mean 'results'"),
     (told(axes=[]), "axes: expected {name: value}"),
@@ -87,6 +88,11 @@ def test_a_result_holds_what_its_metric_says(metric: Any, key: str, best: str) -
     (told(inputs={"generate:x": "/etc/a/b"}), "expected a store entry"),
     (told(**row(artifact="measure/../../x")), "artifact: expected a store entry"),
     (told(notes="x"), "notes: expected a list"),
+    (told(notes=["x"]), r"notes\[0\]: expected RunNote, got 'x'"),
+    (
+        told(notes=[{"kind": "hint", "arguments": []}]),
+        r"notes\[0\]: kind: expected one of remark, fault, batches, domain",
+    ),
     (told(results={}), "results: expected a list"),
     (told(created=None), "created: expected text, got None"),
     (told(created="99999-13-45"), "created: expected a time as 2027-01-31T12:00:00.00:00, got '99999-13-45'"),
@@ -130,7 +136,8 @@ def test_no_flip_of_a_bit_is_believed(tmp_path: Path) -> None:
 
 def test_keys_and_homes_stay_out_of_a_record(tmp_path: Path) -> None:
     key = "hf_" + "aB3" * 10
-    save_record(tmp_path, replace(RECORDED, overrides=(f"model.label={key}",), notes=(f"in {Path.home()}/x",)))
+    note = RunNote("remark", (f"in {Path.home()}/x",))
+    save_record(tmp_path, replace(RECORDED, overrides=(f"model.label={key}",), notes=(note,)))
     text = (tmp_path / RECORD).read_text()
     assert key not in text
     assert str(Path.home()) not in text

@@ -347,7 +347,7 @@ def test_gc_with_runs_takes_the_entries_that_no_record_names(tmp_path):
     collect_garbage(store, runs=runs, delete=True)
     assert check_store(store).sound == (kept.name,)
     (runs / "a" / "record.json").write_text("{")
-    check_error(DataError, "nothing was deleted", collect_garbage, store, runs=runs, days=0, delete=True)
+    check_error(DataError, "so nothing was done", collect_garbage, store, runs=runs, days=0, delete=True)
     assert kept.path.exists()
 
 

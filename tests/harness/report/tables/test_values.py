@@ -13,7 +13,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from openended.harness.core import OUT_OF_DOMAIN, SpecError, describe_out_of_domain
+from openended.harness.core import OUT_OF_DOMAIN, RunNote, SpecError, to_json
 from openended.harness.report import build_report
 from openended.harness.report.build import make_tables
 from openended.harness.report.tables import values as value_tables
@@ -380,16 +380,16 @@ def test_the_human_ceiling_is_the_target_of_a_value_of_two_sides(tmp_path):
 def write_noted(folder, decoder, notes=(), run_notes=(), model="docs-s", skipped=None, **more):
     lines = [result("model", "mauve", {"mauve": 0.5}, direction="higher", notes=list(notes), **more)]
     run = write_run(folder, decoder, 0, results=lines, model=model)
-    change_record(run, notes=list(run_notes), skipped=skipped or {})
+    change_record(run, notes=to_json(run_notes), skipped=skipped or {})
 
 
 def test_a_caveat_is_one_line_for_its_metrics_and_names_its_systems_unless_it_is_about_all(tmp_path):
     missing = {"no_interval": {"mauve": "no variation seen", "mauve_star": "no variation seen"}}
-    run_notes = ["naive:unigram: no model", "DO NOT REPORT: not drawn from Q"]
+    run_notes = [RunNote("remark", ("no model",)), RunNote("fault", ("not drawn from Q",))]
     notes = ["few texts", "other tokens"]
     write_noted(tmp_path, "greedy", notes, run_notes, "naive:unigram", skipped={"empty": 5}, **missing)
     more = {"skipped": {"empty": 5}, **missing}
-    write_noted(tmp_path, "nucleus", notes[1:], ["naive:mirror: no model"], "naive:mirror", **more)
+    write_noted(tmp_path, "nucleus", notes[1:], run_notes[:1], "naive:mirror", **more)
     results = read_results([tmp_path])
     system = "naive:unigram greedy"
     plain, spans = (make_tables(results, Layout(uncertainty=name), "t")[0] for name in ("all", "interval"))
@@ -405,7 +405,7 @@ def test_a_caveat_is_one_line_for_its_metrics_and_names_its_systems_unless_it_is
 
 
 def test_the_warning_of_a_marked_heading_is_not_repeated_as_a_note(tmp_path):
-    note = describe_out_of_domain("embedder", "docs-m")
+    note = RunNote("domain", ("embedder", "docs-m"))
     write_noted(tmp_path, "greedy", run_notes=[note], facts=f"embedder:docs-m@1/last ({OUT_OF_DOMAIN})|task:webtext@1")
     results = read_results([tmp_path])
     assert make_tables(results, Layout(), "t")[0].list_notes("remark") == []
