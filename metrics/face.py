@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, MetricResult, Need, UndefinedMetric, Weights, weigh
+from openended.metrics.correlation import correlate_rows
 from openended.metrics.families import ComparisonMetric, Losses, Mask, Values, sort_order
 
 FREQUENCIES = 1000  # Yang et al. 2023
@@ -70,8 +71,6 @@ def _average_spectra(spectra: F64) -> F64:
 
 
 def _compare(human: F64, model: F64) -> Values:
-    from scipy.stats import rankdata
-
     largest = float(np.maximum(human, model).sum())
     totals = float(human.sum()), float(model.sum())
     even = np.full(FREQUENCIES, 1 / FREQUENCIES)
@@ -80,7 +79,7 @@ def _compare(human: F64, model: F64) -> Values:
     return Values(
         so=float(np.minimum(human, model).sum()) / largest if largest > 0 else 1.0,
         pearson=_correlate(human, model),
-        spearman=_correlate(rankdata(human), rankdata(model)),
+        spearman=float(correlate_rows(human[None], model[None])[0]),
         emd=float(np.abs(np.cumsum(p) - np.cumsum(q)).sum()) * 0.5 / (FREQUENCIES - 1),
         kl=_compute_divergence(p, q),
         js=(_compute_divergence(p, middle) + _compute_divergence(q, middle)) / 2,

@@ -136,8 +136,6 @@ ENTRIES: Mapping[str, Mapping[str, str]] = {
         "values": "harness.report.tables.values:build_value_frames",
         # the same, as a page to publish
         "leaderboard": "harness.report.tables.values:build_value_frames",
-        # the same, with figures of the F-scores of both curves
-        "pr_curves": "harness.report.tables.values:build_value_frames",
         # metrics × human scores
         "correlation": "harness.report.tables.agreement:build_correlation_frames",
         # scores under several embedders, agreement of rankings

@@ -312,8 +312,7 @@ def _name_invented(table: Table, results: Results) -> Table:
     headings = " ".join([*(row.label for row in table.rows), *(column.title for column in table.columns)])
     invented = {item.signature: item.invented for item in results.values if item.invented}
     notes = {invented[s]: None for s in table.signatures() if s in invented and invented[s] not in headings}
-    title, caption = (text and ", ".join([text, *notes]) for text in (table.title, table.caption))
-    return replace(table, title=title, caption=caption)
+    return table.add_to_title([*notes])
 
 
 def write_table(table: Table, folder: Path, report: str = "") -> list[Path]:

@@ -98,5 +98,6 @@ from .systems import (
     select_systems_with_both as select_systems_with_both,
     select_values as select_values,
     sort_values as sort_values,
+    take_distances as take_distances,
     take_logarithms as take_logarithms,
 )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # The human text ignores these.
 MODEL_AXES = (
-    "model", "decoder", "prompting", "training", "seed", "generations", "judgments", "min_new_tokens", "created",
+    "model", "decoder", "prompting", "seed", "generations", "judgments", "min_new_tokens", "created",
     "archive",
 )  # fmt: skip
 TITLE_AXES = ("model", "decoder", "generations")  # already shown by the titles
@@ -336,6 +336,27 @@ def take_logarithms(items: Iterable[SystemValue]) -> list[SystemValue]:
     return [convert_item(item) if item.direction == "match_human" else item for item in items]
 
 
+def take_distances(items: Sequence[SystemValue]) -> list[SystemValue]:
+    """Replace values whose target is the human value by their distances to it; without one, they are left out."""
+
+    def convert_item(item: SystemValue, center: float) -> SystemValue:
+        ends = sorted(abs(end - center) for end in item.interval or ())
+        if item.interval is not None and item.interval[0] <= center <= item.interval[1]:
+            ends[0] = 0.0
+        return dataclasses.replace(
+            item, mean=abs(item.mean - center), values={seed: abs(v - center) for seed, v in item.values.items()},
+            title=f"|Δ {item.title}|", direction="lower", interval=(ends[0], ends[1]) if ends else None,
+        )  # fmt: skip
+
+    distances = []
+    for item in items:
+        if item.direction != "match_human":
+            distances.append(item)
+        elif item.system == "model" and (human := find_human_value(items, item)) and math.isfinite(human.mean):
+            distances.append(convert_item(item, human.mean))
+    return distances
+
+
 def orient(values: Any, direction: str, target: Any = None) -> Any:  # noqa: ANN401
     """Turn numbers or arrays so that larger is better: with a target, into minus the distance to it."""
     if target is not None:
@@ -347,8 +368,12 @@ def orient(values: Any, direction: str, target: Any = None) -> Any:  # noqa: ANN
 
 
 def get_parent_axis(axis: str) -> str:
-    """Return the axis that an option belongs to: `model` for `model.dtype`; empty if the axis is not an option."""
-    return axis.partition(".")[0] if "." in axis else ""
+    """Return the axis that an option belongs to: `model` for `model.dtype`; empty if the axis is not an option.
+
+    How a model was trained (`training.stage`) belongs to it.
+    """
+    parent = axis.partition(".")[0] if "." in axis else ""
+    return "model" if parent == "training" else parent
 
 
 def describes_human_side(axis: str) -> bool:

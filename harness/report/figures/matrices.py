@@ -158,11 +158,10 @@ def show_correlations(
     both = {**columns, **rows}
     if not any(_count_shared(*pair) >= least for pair in itertools.combinations(both.values(), 2)):
         return None
-    from openended.metrics.correlation import correlation_matrix
+    from openended.metrics.correlation import rank_correlation
 
-    order = list(both)
-    every = correlation_matrix(both)[np.ix_([order.index(n) for n in rows], [order.index(n) for n in columns])]
     shared = np.array([[_count_shared(a, b) for b in columns.values()] for a in rows.values()])
+    every = np.array([[rank_correlation(a, b) for b in columns.values()] for a in rows.values()])
     matrix = np.where(shared >= least, every, np.nan)
     left, top = (["\n".join(textwrap.wrap(escape_mathtext(name), LONG)) for name in side] for side in (rows, columns))
     width = min(PAGE, max(COLUMN, 1.6 + 0.34 * len(columns)))

@@ -16,6 +16,7 @@ from openended.harness.results import (
     SystemValue,
     get_parent_axis,
     group_systems,
+    take_distances,
     take_logarithms,
 )
 
@@ -151,8 +152,9 @@ class Part(NamedTuple):
         return select_pairs(self.values, self.layout.targets, companions=False) if is_compared else []
 
     def convert_values(self, items: Sequence[SystemValue]) -> Sequence[SystemValue]:
-        """Return values as the layout compares them: as they are, or as logarithms."""
-        return take_logarithms(items) if self.layout.gaps == "log" else items
+        """Return values as the layout compares them: as they are, or as distances to the human value."""
+        items = take_logarithms(items) if self.layout.gaps == "log" else items
+        return take_distances(items) if self.layout.gaps else items
 
     def select_systems(self, pair: Pair) -> tuple[list[System], str]:
         """Return the systems with a value that a figure can show, in declared order, and a note if there are more."""

@@ -33,9 +33,10 @@ def show_metrics(part: Part) -> Plot | None:
 
     Metrics of embeddings have a panel per embedder.
     """
+    every = part.convert_values(part.values)
     chosen = []  # values of the systems, all values with these options, and the options
     for metric, key in dict.fromkeys((*select_pairs(part.values), *part.targets)):
-        for options, items in _group_by_options(part.convert_values(part.values), metric):
+        for options, items in _group_by_options(every, metric):
             values = [i for i in items if i.system == "model" and i.key == key and math.isfinite(i.mean)]
             chosen += [(values, items, options)] if values else []
     alike = drop_embedders([item for values, *_ in chosen for item in values], all_metrics=True)
@@ -47,23 +48,19 @@ def show_metrics(part: Part) -> Plot | None:
     panels = []
     for values, items, options in chosen:
         visible = {rank: value for value in values if (rank := ranks.get(_identify(value))) is not None}
-        sides = {rank: find_human_value(items, value) for rank, value in visible.items()}
-        centers = {rank: human.mean for rank, human in sides.items() if human and math.isfinite(human.mean)}
-        is_gap = part.layout.gaps and values[0].direction == "match_human"
+        sides = (find_human_value(items, value) for value in visible.values())
+        humans = list(dict.fromkeys(human.mean for human in sides if human and math.isfinite(human.mean)))
         series = [
             Series(
-                mark="dots", y=[rank],
-                x=[abs(value.mean - centers[rank]) if is_gap else value.mean],
+                mark="dots", y=[rank], x=[value.mean],
                 left=[value.reach[0]], right=[value.reach[1]], style=names[rank], like=systems[rank].items[0],
                 axes=value.axes,
             )
-            for rank, value in sorted(visible.items()) if not is_gap or rank in centers
+            for rank, value in sorted(visible.items())
         ]  # fmt: skip
-        humans = list(dict.fromkeys(centers.values())) if not is_gap else []
         look: dict[str, Any] = {"color": HUMAN_COLOR, "linestyle": "--", "linewidth": 0.9}
         series += [Series(mark="cross", x=humans, look=look)] if humans else []
         head = format_title(visible[min(visible)]) if visible else ""
-        head = f"|Δ {values[0].title}| {arrow('lower')}" if is_gap else head
         title = "\n".join(filter(None, (head, *options.split(", "))))
         panels.append(Panel(series, f"{values[0].metric}.{values[0].key}", {"title": title}))
     line = "dashed line: the human text" if any(s.mark == "cross" for p in panels for s in p.series) else ""
@@ -176,17 +173,13 @@ def show_sweep(
     panels = []
     for name, lines in by_metric:
         like = lines[0].points[0][1]
-        is_gap = part.layout.gaps and like.direction == "match_human"
         series = []
         others: dict[str, dict[float, float]] = {"human": {}, "human ceiling": {}}
         for line in lines:
-            x, y = [value for value, _ in line.points], np.array([i.mean for _, i in line.points])
-            targets = [human.mean if (human := find_human_value(sides, i)) else math.nan for _, i in line.points]
-            if is_gap:
-                y = np.abs(y - targets)
-            else:
-                others["human"] |= {at: target for at, target in zip(x, targets, strict=True) if math.isfinite(target)}
-                others["human ceiling"] |= {at: i.mean for i in sides for at, p in line.points if _is_ceiling(i, p)}
+            x, y = [value for value, _ in line.points], [i.mean for _, i in line.points]
+            humans = ((at, find_human_value(sides, i)) for at, i in line.points)
+            others["human"] |= {at: human.mean for at, human in humans if human and math.isfinite(human.mean)}
+            others["human ceiling"] |= {at: i.mean for i in sides for at, p in line.points if _is_ceiling(i, p)}
             below, above = np.transpose([i.reach for _, i in line.points])
             first = line.points[0][1]
             title = part.declaration.names.get("metric", {}).get(name, like.title) if "metric" in declared else ""
@@ -195,8 +188,7 @@ def show_sweep(
         for (side, values), dash in zip(others.items(), ("--", ":"), strict=True):
             at, look = sorted(values), {"color": HUMAN_COLOR, "linestyle": dash, "marker": ""}
             series += [Series(x=at, y=[values[x] for x in at], label=side, look=look)] if values else []
-        title = f"|Δ {like.title}| {arrow('lower')}" if is_gap else format_title(like)
-        panels.append(Panel(series, name, {"title": title.rstrip()}))
+        panels.append(Panel(series, name, {"title": format_title(like)}))
     if "metric" in declared:
         panels = [Panel([s for panel in panels for s in panel.series], "", {})]
     short = axis.rpartition(".")[2]

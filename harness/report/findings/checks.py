@@ -8,12 +8,12 @@ from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from openended.harness.core import F64
 from openended.harness.report.analysis.lines import Line, group_into_lines, is_set
 from openended.harness.report.analysis.uncertainty import DRAWS, Check, Outcome, Sample, format_number, join_components
 from openended.harness.results import Pair, SystemValue, get_parent_axis, group_by, group_systems, select_values
+from openended.metrics.correlation import correlate_rows
 
 FAR = 0.5  # "far below": less than half
 CLOSE = 0.25  # "close": a quarter of the distance from greedy decoding to nucleus sampling
@@ -27,7 +27,7 @@ RIVALS = (
 SIZES = ("xs", "s", "small", "base", "m", "medium", "l", "large", "xl", "xxl")
 SMALLEST = {"gpt2": "gpt2-small"}  # models that are named without their size
 PARAMETERS = re.compile(r"(\d+(?:\.\d+)?)([bm])\b")  # in the name of a model, as 6.9b
-CHAT_WORDS = re.compile(r"\(chat\)|\b(chat|instruct|it|hf)\b")  # of the names of chat models and of their base models
+FAMILY = "training.family"  # what a chat model shares with its base model
 
 
 def check_all(sample: Sample, checks: Mapping[str, Check]) -> Outcome | None:
@@ -207,26 +207,27 @@ def check_plateau(
 
 
 def check_chat(sample: Sample, values: Sequence[Pair], sign: int) -> Outcome | None:
-    """Check that a value is higher (or lower) for every chat model than for its base model."""
+    """Check that a value is higher (or lower) for every chat model than for the base model of its `training.family`.
 
-    def name_family(item: SystemValue) -> str:
-        return item.axes.get("training.family") or CHAT_WORDS.sub("", item.axes["model"].lower()).strip("-_ ")
-
-    pairs = []
-    for group in group_values(sample.select(values[0]), "model", "training"):
+    Chat models whose family the runs do not state are named instead of compared.
+    """
+    pairs, unknown = list[tuple[SystemValue, SystemValue]](), dict[str, None]()
+    for group in group_values(sample.select(values[0]), "model"):
         chats = [i for i in group if is_set(i.axes.get("model.chat_template", ""))]
         bases: dict[str, SystemValue] = {}
         for item in group:  # the first of a family is the base; stages between it and the chat model follow
-            if item not in chats:
-                bases.setdefault(name_family(item), item)
-        pairs += [(bases[name_family(i)], i) for i in chats if name_family(i) in bases]
+            if item not in chats and item.axes.get(FAMILY):
+                bases.setdefault(item.axes[FAMILY], item)
+        pairs += [(bases[family], i) for i in chats if (family := i.axes.get(FAMILY, "")) in bases]
+        unknown |= dict.fromkeys(i.titles[0] for i in chats if not i.axes.get(FAMILY))
     if not pairs:
         return None
     right = [(sample.means(chat) - sample.means(base)) * sign > 0 for base, chat in pairs]
     base, chat = pairs[0]
     example = f"{base.titles[0]} {base.mean:.3f}, {chat.titles[0]} {chat.mean:.3f}"
     word = "higher" if sign > 0 else "lower"
-    return join_components(f"{word} for {format_count(right)} chat models, e.g. {example}", right)
+    others = f"; of unknown family: {', '.join(unknown)}" if unknown else ""
+    return join_components(f"{word} for {format_count(right)} chat models, e.g. {example}{others}", right)
 
 
 def check_sizes(
@@ -252,14 +253,6 @@ def check_sizes(
     examples = [f"{a.titles[1]} {a.titles[0]} {a.mean:.3f}, {b.titles[0]} {b.mean:.3f}" for a, b in neighbors[:2]]
     word = "higher" if sign > 0 else "lower"
     return join_components(f"{word} in {format_count(up)} pairs, e.g. {'; '.join(examples)}", up)
-
-
-def correlate_ranks(first: F64, second: F64) -> F64:
-    """Return Spearman's ρ of each row, shape (rows,); NaN if a side is constant."""
-    a, b = (np.asarray(rankdata(rows, axis=1)) - (rows.shape[1] + 1) / 2 for rows in (first, second))
-    norms = np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
-    rho: F64 = np.divide((a * b).sum(axis=1), norms, out=np.full(len(a), math.nan), where=norms > 0)
-    return rho
 
 
 def check_ranking(
@@ -288,7 +281,7 @@ def _measure_agreement(sample: Sample, pair: Pair, field: str, axis: str) -> tup
     for a, b in combinations(tables, 2):
         shared = sorted(tables[a].keys() & tables[b].keys())
         if len(shared) >= 3:
-            rho = correlate_ranks(*(np.stack([sample.means(tables[t][s]) for s in shared], axis=1) for t in (a, b)))
+            rho = correlate_rows(*(np.stack([sample.means(tables[t][s]) for s in shared], axis=1) for t in (a, b)))
             correlations += [(rho, {a, b}, len(shared))] if math.isfinite(rho[0]) else []
     if not correlations:
         return None
@@ -345,7 +338,7 @@ def check_best_agreement(sample: Sample, values: Sequence[Pair]) -> Outcome | No
         both = [(rated[axes], goal) for axes, goal in goals.items() if axes in rated]
         both = [(a, b) for a, b in both if math.isfinite(a[0] + b[0])]
         if len(both) > 2:
-            rho = correlate_ranks(*(np.stack(side, axis=1) for side in zip(*both, strict=True)))
+            rho = correlate_rows(*(np.stack(side, axis=1) for side in zip(*both, strict=True)))
             correlations |= {pair[0]: rho} if math.isfinite(rho[0]) else {}
     if "mauve" not in correlations or len(correlations) < 2:
         return None
@@ -361,7 +354,7 @@ def check_agreement(sample: Sample, values: Sequence[Pair], sign: int) -> Outcom
     shared = [system for system in first if system in second]
     if len(shared) < 3:
         return None
-    rho = correlate_ranks(*(np.stack([side[system] for system in shared], axis=1) for side in (first, second)))
+    rho = correlate_rows(*(np.stack([side[system] for system in shared], axis=1) for side in (first, second)))
     measured = join_components(f"ρ over {len(shared)} systems: {rho[0]:.3f}", [rho * sign > 0])
     return measured if math.isfinite(rho[0]) else None
 

@@ -22,7 +22,7 @@ from openended.harness.report.page.parts import build_parts, fits_inside, to_scr
 from openended.harness.report.page.sources import PageTexts, collect_page_texts
 from openended.harness.report.tables.formats.html import make_environment
 from openended.harness.report.tables.formats.latex import format_latex_rows
-from openended.harness.report.tables.frame import Cell
+from openended.harness.report.tables.frame import Cell, explain_bold
 from openended.harness.report.tables.headline import describe_best
 from openended.harness.report.tables.pictures import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, Picture, SystemStyles
 from openended.harness.report.tables.selection import collect_commands, format_axis_values, summarize_sources
@@ -156,25 +156,25 @@ def collect_cell_details(tables: Sequence[Table]) -> dict[str, Any]:
     def share(text: str) -> int:
         return numbers.setdefault(text, len(numbers))
 
-    def describe_source(item: SystemValue) -> dict[str, Any]:
+    def describe_source(item: SystemValue, scale: float) -> dict[str, Any]:
         runs = list(dict.fromkeys(run for run, _ in item.sources))
         setting = tuple((name, value) for name, value in item.axes.items() if value)
         details: dict[str, Any] = {
             "signature": share(item.signature),
-            "seeds": {seed: value if math.isfinite(value) else None for seed, value in item.values.items()},
+            "seeds": {seed: scale * value if math.isfinite(value) else None for seed, value in item.values.items()},
             "settings": settings.setdefault(setting, len(settings)),
             "commands": [share(line.removeprefix("Command: ")) for line in collect_commands(runs)],
             "runs": [share(run.name) for run in runs],
         }
-        details |= {"sd": item.sd} if math.isfinite(item.sd) else {}
-        return details | ({"error": item.metric_error} if math.isfinite(item.metric_error) else {})
+        details |= {"sd": scale * item.sd} if math.isfinite(item.sd) else {}
+        return details | ({"error": scale * item.metric_error} if math.isfinite(item.metric_error) else {})
 
     def describe_cell(cell: Cell) -> dict[str, Any]:
         details: dict[str, Any] = {"text": " ".join(filter(None, (f"{cell.number}{cell.mark}", cell.spread)))}
         details |= {"value": cell.value} if math.isfinite(cell.value) else {}
-        details |= {"note": cell.note} if cell.note else {}
+        details |= {name: text for name, text in (("note", cell.note), ("bold", explain_bold(cell))) if text}
         details |= {"interval": list(cell.interval)} if cell.interval else {}
-        return details | (describe_source(cell.source) if cell.source is not None else {})
+        return details | (describe_source(cell.source, cell.scale) if cell.source is not None else {})
 
     described = []
     for table in tables:

@@ -51,12 +51,12 @@ def correlate(
     """
     from openended.metrics import correlation
 
-    both = np.array(list(pairs)).reshape(-1, 2)
-    first, second = both[np.isfinite(both).all(axis=1)].T
-    if len(first) < 3 or not math.isfinite(value := correlation.rank_correlation(first, second)):
+    first, second = np.array(list(pairs), dtype=np.float64).reshape(-1, 2).T
+    value = correlation.rank_correlation(first, second)
+    if math.isnan(value):
         return make_cell(note=few)
-    suffix = stars(correlation.correlate(first, second).p_value) if test else ""
-    return make_cell(value, note=note.format(len(first)), mark=suffix, signed=signed)
+    suffix = stars(correlation.correlate(first, second, draws=0).p_value) if test else ""
+    return make_cell(value, note=note.format(np.isfinite(first + second).sum()), mark=suffix, signed=signed)
 
 
 def _find_like(items: Iterable[SystemValue], pair: Pair) -> SystemValue:

@@ -457,9 +457,9 @@ def format_worsening(worsening: Worsening) -> tuple[str, str, str, str]:
     before, after, amount, low, high = (
         frames.format_fixed(number, decimals) if math.isfinite(number) else frames.DASH for number in numbers
     )
-    p_value = frames.format_p_value(worsening.p_value) if math.isfinite(worsening.p_value) else frames.DASH
+    p_value = frames.format_p_equation(worsening.p_value) if math.isfinite(worsening.p_value) else f"= {frames.DASH}"
     interval = f" [{low}, {high}]" if math.isfinite(worsening.high) else ""
-    return before, after, f"{amount}{interval}", p_value if p_value.startswith("<") else f"= {p_value}"
+    return before, after, f"{amount}{interval}", p_value
 
 
 def _build_difference_cell(test: paired.SystemComparison | None, p_value: float, gap: bool) -> Cell:

@@ -15,7 +15,7 @@ from openended.harness.report.tables.frame import Cell, Filled, Frame, Quantity,
 from openended.harness.results import group_by
 from openended.metrics.bradley_terry import bradley_terry, compute_influence
 from openended.metrics.calibration import Unit, list_levels, read_levels_of_people
-from openended.metrics.correlation import correlate
+from openended.metrics.correlation import rank_correlation
 from openended.metrics.judgments import LEAST_ITEMS, ItemEstimate, Wins, correct_judge
 
 log = logging.getLogger(__name__)
@@ -58,10 +58,10 @@ def correct_scores(judged: SystemScores, people: SystemScores, metric: str, rate
     corrected = correct_judge(
         estimate(by_people, both), estimate(by_judge, both), estimate(by_judge, rest) if rest else None
     )
-    rho = correlate([by_judge[s] for s in both], [by_people[s] for s in both], permutations=1, draws=0)
+    rho = rank_correlation([by_judge[s] for s in both], [by_people[s] for s in both])
     means = [make_cell(float(e.values[0]), interval=(float(e.low[0]), float(e.high[0]))) for e in (alone, corrected)]
     judge = math.fsum(by_judge.values()) / len(by_judge)
-    return judge, *means, len(both), float(corrected.worth[0]), rho.value
+    return judge, *means, len(both), float(corrected.worth[0]), rho
 
 
 def estimate_mean_by_groups(values: F64, groups: Sequence[str]) -> ItemEstimate:

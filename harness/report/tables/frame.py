@@ -77,6 +77,7 @@ class Cell:
     spread: str = ""  # its uncertainty
     decimals: float = math.nan  # of its column
     own_decimals: float = math.nan  # that override those
+    scale: float = 1.0  # times which the measured value is printed: 100 in percent
     shows_interval: bool = False  # whether its column has intervals
     mark: str = ""  # text after the number (stars of a test)
     signed: bool = False  # whether to print a plus sign
@@ -283,6 +284,12 @@ def format_p_value(p_value: float, digits: int = 4) -> str:
     return f"<{least.removeprefix('0')}" if p_value < 10**-digits else format_fixed(p_value, digits)
 
 
+def format_p_equation(p_value: float, digits: int = 4) -> str:
+    """Format what follows the letter p: `= 0.0123`, or `<.0001`."""
+    text = format_p_value(p_value, digits)
+    return text if text.startswith("<") else f"= {text}"
+
+
 def arrow(direction: str, target: float | None = None) -> str:
     """Return the symbol of a direction: ↑, ↓, ≈, →0.5 or nothing."""
     return ARROWS.get(direction, "") if target is None else f"→{target:g}"
@@ -351,6 +358,12 @@ def mark_best(cells: Sequence[Cell], compare: Comparison | None = None, *, teste
         replace(cell, best=at in marked, rule=rule, p=p_values.get(at, math.nan), decimals=decimals)
         for at, cell in enumerate(cells)
     ]
+
+
+def explain_bold(cell: Cell) -> str:
+    """Say why a cell is bold, or which p-value separates it from the best; empty where nothing is compared."""
+    p_value = f"p {format_p_equation(cell.p)} against the best" if math.isfinite(cell.p) else ""
+    return "; ".join(filter(None, (BOLD[cell.rule] if cell.best else "no" if p_value else "", p_value)))
 
 
 def rank_cells(cells: Sequence[Cell]) -> dict[int, float]:

@@ -16,7 +16,7 @@ from openended.harness.report.tables.frame import (
     Frame,
     build_frame,
     format_fixed,
-    format_p_value,
+    format_p_equation,
     make_cell,
     make_notes,
     make_quantity,
@@ -114,11 +114,9 @@ def _correlate_criteria(scores: Mapping[str, Mapping[str, SystemValue]]) -> str:
     for first, second in itertools.combinations(scores, 2):
         players = [player for player in scores[first] if player in scores[second]]
         if len(players) > 2:
-            correlated = correlation.correlate(
-                *([scores[name][player].mean for player in players] for name in (first, second))
-            )
-            p_value = format_p_value(correlated.p_value, 3)
-            p_value = p_value if p_value.startswith("<") else f"= {p_value}"
+            sides = ([scores[name][player].mean for player in players] for name in (first, second))
+            correlated = correlation.correlate(*sides, draws=0)
+            p_value = format_p_equation(correlated.p_value, 3)
             names = f"{first} and {second}".replace("_", " ")
             parts.append(f"{names} {format_fixed(correlated.value, 3)} (p {p_value}, {len(players)} players)")
     return (

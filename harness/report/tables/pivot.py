@@ -63,11 +63,20 @@ def build_table(frame: Frame, layout: Layout) -> Table:
             )
         )  # fmt: skip
         before = section
-    return Table(
+    table = Table(
         frame.name, frame.title, tuple(heads), tuple(lines), frame.notes, tuple(titles),
         frame.show_seeds and layout.seeds and frame.measure in columns.axes, tex_width=layout.latex_width,
         caption=layout.caption, show_notes=layout.notes, over=frame.over,
     )  # fmt: skip
+    return table.add_to_title(name_distances(cells, rows if frame.measure in rows.axes else columns, layout))
+
+
+def name_distances(cells: Iterable[Cell], side: "_Side", layout: Layout) -> list[str]:
+    """Say which values are distances to the human value, of those whose names in a layout do not."""
+    named = [name for cell in cells if cell.gap and (name := side.name(cell, side.measure, "")) is not None]
+    listed = dict.fromkeys(name.partition(" (")[0] for name in named if "Δ" not in name)
+    logarithms = " of logarithms (base 2)" if layout.gaps == "log" else ""
+    return [f"distances{logarithms} to the human value in {', '.join(listed)}"] if listed else []
 
 
 def print_cell(cell: Cell | None) -> Cell:
@@ -79,7 +88,7 @@ def print_cell(cell: Cell | None) -> Cell:
 
 
 def mark_as_asked(cells: Sequence[Cell], rows: "_Side", columns: "_Side", layout: Layout) -> None:
-    """Mark the cells that a layout wants in bold; the frame has marked those that tests do not separate."""
+    """Mark the cells that a layout wants in bold; those that tests do not separate are marked in their frame."""
     if layout.bold == "best":  # the best printed values among systems or metrics, without a test
         for members in group_by(cells, lambda cell: (rows.find_contest(cell), columns.find_contest(cell))).values():
             rivals = [replace(c, role=c.role if c.role in ("human", "summary") else "model") for c in members]
@@ -229,7 +238,7 @@ def _convert(cell: Cell, layout: Layout) -> Cell:
     if (factor := UNITS[unit]) != 1:
         for name in SCALED:
             setattr(cell, name, factor * getattr(cell, name))
-        cell.decimals = max(0, cell.decimals - 2)
+        cell.scale, cell.decimals = factor, max(0, cell.decimals - 2)
         cell.title += " (%)" if unit == "percent" else ""
     decimals, significant, missing = map(find, (layout.decimals, layout.significant, layout.missing))
     if decimals is not None:

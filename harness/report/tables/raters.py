@@ -9,11 +9,10 @@ from scipy.stats import binomtest
 
 from openended.harness.core import SIMULATED
 from openended.harness.report.tables.frame import Filled, Frame, build_frame, make_cell, make_quantity
-from openended.metrics.correlation import rank_correlation
+from openended.metrics.correlation import LEAST, rank_correlation
 from openended.metrics.judgments import agreement
 
 _LEAST_ITEMS = 5  # with fewer, equal answers are no sign of carelessness
-_LEAST_SHARED = 3  # items, of a rank correlation
 _READ = (
     "Controls: passed of seen. Top answer: share of the most frequent one. {}Nothing was left out.",
     "Side A: share of pairs in which A won more questions than B, with the binomial p-value of that. ",
@@ -76,7 +75,7 @@ def _measure_agreement_with_rest(answers: pd.DataFrame) -> dict[str, float]:
         x, y = (side[levels[rater].notna() & others.notna()].to_numpy() for side in (levels[rater], others))
         if pairs and len(x):
             agreements[str(rater)] = float((np.sign(x) == np.sign(y)).mean())
-        elif not pairs and len(x) >= _LEAST_SHARED:
+        elif not pairs and len(x) >= LEAST:
             agreements[str(rater)] = rank_correlation(x, y)
     return agreements
 

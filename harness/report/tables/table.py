@@ -1,7 +1,7 @@
 """A printed table: rows and columns of cells with levels of labels, and the lines around it. Writers know only this."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -68,6 +68,11 @@ class Table:
     tex_width: float = 345.0  # text width in LaTeX points; wider tables get metrics as rows. `article` has 345
     caption: str = ""  # of the float in an article, before data and signs; empty: the title
     show_notes: bool = True  # whether legend, notes and remarks are printed; warnings always are
+
+    def add_to_title(self, facts: Sequence[str]) -> "Table":
+        """Return the table with further facts in its title and caption."""
+        title, caption = (text and ", ".join([text, *facts]) for text in (self.title, self.caption))
+        return replace(self, title=title, caption=caption)
 
     def list_notes(self, kind: str) -> list[str]:
         """Return the notes of one kind: `warning`, `remark` or `rule`."""

@@ -115,9 +115,11 @@ class _ValueFrame:
             rows.append((axes, items[0].axes, max(i.seeds for i in items)))
         roles = ["human"] * len(humans) + ["model"] * len(self.rows)
         columns = [
-            mark_best(fill_column(quantity, [*(c[at] for _, c in humans), *contents], roles), self.compare)
+            fill_column(quantity, [*(c[at] for _, c in humans), *contents], roles)
             for at, (quantity, contents, _) in enumerate(built)
         ]
+        if layout.bold == "tests":
+            columns = [mark_best(cells, self.compare) for cells in columns]
         for cell, (axes, typed, seeds) in (both for cells in columns for both in zip(cells, rows, strict=True)):
             cell.axes, cell.typed, cell.seeds = {**cell.axes, **axes}, {**typed, **cell.typed}, seeds
 

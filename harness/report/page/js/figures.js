@@ -6,6 +6,7 @@ const SEVERAL = { width: 400, height: 280 }; // pixels of one of several panels
 const SINGLE = { width: 560, height: 380 };
 const FONT_SIZE = 11;
 const LINE = 15; // pixels from a line of text to the next
+const MARKER = 6; // pixels from the middle of a marker to its edge
 const MAX_DISTANCE = 26; // pixels around a point
 const DASHES = { "--": "6 4", "-.": "7 3 2 3", ":": "2 3" };
 
@@ -58,6 +59,14 @@ function measureWidth(text) {
 
 const clips = { count: 0 };
 
+// Cut what is drawn at the edges of a panel, or some pixels beyond them; returns the attribute that says so.
+function createClip(svg, { left, right, top, bottom }, reach) {
+  const id = `clip-${clips.count += 1}`;
+  const box = { x: left - reach, y: top - reach, width: right - left + 2 * reach, height: bottom - top + 2 * reach };
+  svg.append(createSvg("clipPath", { id }, createSvg("rect", box)));
+  return { "clip-path": `url(#${id})` };
+}
+
 function drawPanel(panel, size, tip) {
   const widest = Math.max(0, ...panel.y.ticks.map(([, text]) => measureWidth(shorten(text))));
   const left = Math.max(MARGINS.left, widest + (panel.y.label ? 11 + LINE * panel.y.label.split("\n").length : 12));
@@ -65,13 +74,15 @@ function drawPanel(panel, size, tip) {
   const scales = { x: createScale(panel.x, left, right), y: createScale(panel.y, bottom, top) };
   const label = [panel.title, panel.x.label && `${panel.x.label} across`, panel.y.label && `${panel.y.label} up`].filter(Boolean).join(", ");
   const svg = createSvg("svg", { viewBox: `0 0 ${size.width} ${size.height}`, tabindex: "0", role: "application", "aria-roledescription": "figure", "aria-label": label || "figure" });
-  drawAxes(svg, panel, { ...scales, left, right, top, bottom, height: size.height });
-  const clip = `clip-${clips.count += 1}`;
-  svg.append(createSvg("clipPath", { id: clip }, createSvg("rect", { x: left, y: top - 6, width: right - left + 6, height: bottom - top + 12 })));
-  const content = createSvg("g", { "clip-path": `url(#${clip})` });
-  drawBackground(content, panel, { ...scales, left, right, top, bottom });
+  const edges = { left, right, top, bottom };
+  drawAxes(svg, panel, { ...scales, ...edges, height: size.height });
+  const [inside, around] = [createClip(svg, edges, 0), createClip(svg, edges, MARKER)]; // markers at an edge are whole
+  const background = createSvg("g", inside);
+  drawBackground(background, panel, { ...scales, ...edges });
+  svg.append(background);
+  const content = createSvg("g", around);
   svg.append(content);
-  const points = panel.series.flatMap((series) => drawSeries(content, series, panel, scales));
+  const points = panel.series.flatMap((series) => drawSeries(content, series, panel, scales, inside));
   addPointer(svg, points, size, tip);
   return svg;
 }
@@ -114,19 +125,21 @@ function drawAxes(svg, panel, { x, y, left, right, top, bottom, height }) {
 const formatPath = (points, x, y) => points.map(([a, b], at) => `${at ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
 
 // Returns the points that react to the pointer: position, values, and the name of the series.
-function drawSeries(content, series, panel, { x, y }) {
+function drawSeries(content, series, panel, { x, y }, inside) {
   const color = adaptColor(series.color);
   const group = createSvg("g", { "data-series": series.label, "data-color": series.color, "data-line": series.line ?? "" });
   const ticks = new Map(panel.y.ticks);
   const [first, step] = series.every ?? [0, 1];
+  const lines = createSvg("g", inside);
+  group.append(lines);
   if (series.line) {
-    group.append(createSvg("path", { d: formatPath(series.points, x, y), fill: "none", stroke: color, "stroke-width": Math.max(1.2, series.width * 1.3), "stroke-dasharray": DASHES[series.line] ?? "" }));
+    lines.append(createSvg("path", { d: formatPath(series.points, x, y), fill: "none", stroke: color, "stroke-width": Math.max(1.2, series.width * 1.3), "stroke-dasharray": DASHES[series.line] ?? "" }));
   }
   const points = series.points.map(([a, b], at) => {
     const [px, py] = [x(a), y(b)];
     const bar = series.across?.[at] ?? series.up?.[at];
-    if (series.across) group.append(createSvg("line", { x1: x(bar[0]), x2: x(bar[1]), y1: py, y2: py, stroke: color, "stroke-width": 1.5 }));
-    if (series.up) group.append(createSvg("line", { y1: y(bar[0]), y2: y(bar[1]), x1: px, x2: px, stroke: color, "stroke-width": 1.5 }));
+    if (series.across) lines.append(createSvg("line", { x1: x(bar[0]), x2: x(bar[1]), y1: py, y2: py, stroke: color, "stroke-width": 1.5 }));
+    if (series.up) lines.append(createSvg("line", { y1: y(bar[0]), y2: y(bar[1]), x1: px, x2: px, stroke: color, "stroke-width": 1.5 }));
     if (series.marker && at >= first && (at - first) % step === 0) group.append(createMarker(series, px, py));
     const interval = bar && bar[0] !== bar[1] ? ` [${bar.map(formatNumber).join(", ")}]` : "";
     const row = ticks.get(b) ?? "";

@@ -31,6 +31,7 @@ async function showCellDetails(table, row, column) {
     ["over seeds", cell.sd === undefined ? null : `standard deviation ${formatNumber(cell.sd)}`],
     ["metric's own error", cell.error === undefined ? null : formatNumber(cell.error)],
     ["by seed", seeds.length > 1 ? seeds.map(([seed, value]) => `${seed}: ${formatNumber(value)}`).join(", ") : null],
+    ["bold", cell.bold ?? null],
     ["note", cell.note ?? null],
     ["signature", signature ? createElement("code", {}, signature) : null],
     ["settings", Object.keys(settings).length ? createSettingsList(settings) : null],

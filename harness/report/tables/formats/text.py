@@ -191,9 +191,9 @@ def to_csv(table: Table) -> str:
     for row in table.rows:
         line = [*map(escape_csv_cell, row.labels), row.system]
         for cell in row.cells:
-            ends = cell.interval or (
-                cell.source.interval if cell.source is not None and cell.value == cell.source.mean else None
-            )
+            source, ends = cell.source, [*(cell.interval or ())]
+            if not ends and source is not None and cell.value == cell.scale * source.mean:
+                ends = [cell.scale * end for end in source.interval or ()]
             numbers = [format_number(v) for v in (cell.value, cell.sd, cell.error, *(ends or (math.nan, math.nan)))]
             line += [escape_csv_cell(cell.number) if cell.words else numbers[0], *numbers[1:], str(cell.n or "")]
             line.append(escape_csv_cell(cell.note))

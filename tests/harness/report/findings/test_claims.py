@@ -121,8 +121,9 @@ def test_claims_about_measures_over_lengths(tmp_path):
 
 
 def test_claims_about_chat_models_and_plateaus(tmp_path):
-    chat = {"model.chat_template": "true"}
-    for model, axes, precision, recall in (("llama-7b-hf", {}, 0.5, 0.6), ("llama-7b-chat-hf (chat)", chat, 0.8, 0.3)):
+    chat, family = {"model.chat_template": "true"}, {"training.family": "llama"}
+    models = {"llama": family, "vicuna (chat)": {**chat, **family}, "mistral-it (chat)": chat}
+    for (model, axes), precision, recall in zip(models.items(), (0.5, 0.8, 0.8), (0.6, 0.3, 0.3), strict=True):
         for n, more in ((1000, 0.2), (2000, 0.1), (4000, 0.101)):
             run(tmp_path, "nucleus", precision=precision + more, recall=recall + more, model=model,
                 axes={**axes, "num_examples": n})  # fmt: skip
@@ -131,10 +132,20 @@ def test_claims_about_chat_models_and_plateaus(tmp_path):
         run(tmp_path, "nucleus", precision=0.5, recall=recall, model="mistral-it (chat)", axes=axes)
     said = measured(tmp_path)
     words, verdict = said["Chat models are more precise and less diverse than their base models"]
-    assert "precision higher for 3 of 3 chat models, e.g. llama-7b-hf 0.700, llama-7b-chat-hf (chat) 1.0" in words
+    example = "e.g. llama 0.700, vicuna (chat) 1.000; of unknown family: mistral-it (chat)"
+    assert f"precision higher for 3 of 3 chat models, {example}; " in words
     assert verdict == said["Precision and recall reach a plateau as N grows"][1] == "holds"
     assert said["Recall of chat models rises with the number of examples in the prompt"][1] == "holds"
     assert said["With more examples in the prompt, chat models reach a plateau"][1] == "does not hold", "by 3.2 %"
+
+
+def test_no_family_is_guessed_from_the_name_of_a_chat_model(tmp_path):
+    for model, axes in (("llama-7b-hf", {}), ("llama-7b-chat-hf (chat)", {"model.chat_template": "true"})):
+        run(tmp_path, "nucleus", precision=0.5, recall=0.5, model=model, axes=axes)
+    (table,) = make_tables(read_results([tmp_path]), load_layout("findings"), "f")
+    (row,) = (row for row in table.rows if row.label.startswith("Chat models are more precise"))
+    assert row.cells[-1].number == "not measured"
+    assert row.cells[1].note.endswith("training.family, without which the family is unknown.")
 
 
 @pytest.mark.parametrize(("small", "verdict"), [(0.6, "holds"), (0.4, "does not hold")])

@@ -289,6 +289,18 @@ def test_figures_answer_and_share_their_colors_with_tables_and_texts(page):
       return $('text', panel).getBBox().x;
     }""")
     assert left >= 0, "a long name is not cut"
+    cuts = page.evaluate("""() => {
+      const axis = { limits: [0, 1], kind: 'linear', label: '', ticks: [] };
+      const band = { points: [[0, -1], [1, -1], [1, 2], [0, 2]], color: '#0072b2' };
+      const series = { label: 'a', points: [[0, 0], [1, 1]], color: '#0072b2', marker: 'o', line: '-', width: 1.2 };
+      const panel = drawPanel({ title: '', series: [series], rules: [], bands: [band], ellipses: [], x: axis, y: axis }, SEVERAL, $('p'));
+      return ['path[data-color]', '[data-series] path', 'circle'].map(selector => {
+        const clip = panel.querySelector(selector).closest('[clip-path]').getAttribute('clip-path');
+        const box = $(`${clip.slice(4, -1)} rect`, panel);
+        return [Number(box.getAttribute('y')), Number(box.getAttribute('height'))];
+      });
+    }""")
+    assert cuts == [[26, 208], [26, 208], [20, 220]], "bands and lines end at the axes, markers on them are whole"
 
 
 def test_why_names_cells_and_missed_texts_and_leads_to_them(page):

@@ -22,6 +22,7 @@ from openended.harness.report.tables.formats.text import to_markdown
 from openended.harness.report.tables.frame import (
     Note,
     _compare_intervals,
+    explain_bold,
     fill_column,
     make_cell,
     make_notes,
@@ -286,10 +287,27 @@ def test_gaps_of_logarithms(tmp_path):
     figure = draw_figure("metrics", read_results([tmp_path]), gaps="log")["metrics"]
     (bar,) = figure.axes[0].containers[0].lines[2]
     assert bar.get_segments()[0][:, 0].tolist() == pytest.approx([0.0, 2.0]), "half and twice the value"
+    plain = draw_figure("metrics", read_results([tmp_path]), gaps=True)["metrics"]
+    ends = [bars.lines[2][0].get_segments()[0][:, 0].tolist() for bars in plain.axes[0].containers]
+    assert ends == [[0.0, 60.0], [10.0, 17.5]], "distances of 20 to 80, and of 2.5 to 10, from 20"
     write(tmp_path / "seeds", "nucleus", {"m": 5.0}, human={"m": 20.0})
     write(tmp_path / "seeds", "nucleus", {"m": 20.0}, 1, human={"m": 20.0})
     (cell,) = table(tmp_path / "seeds", gaps="log").rows[0].cells
     assert cell.sd == pytest.approx(math.sqrt(2)), "of the logarithms 2.32 and 4.32"
+
+
+def test_a_title_says_which_values_with_a_name_of_the_layout_are_distances(tmp_path):
+    for decoder, value in (("greedy", 11.5), ("nucleus", 8.0)):
+        write(tmp_path, decoder, {"m": value, "o": value}, human={"m": 10.0, "o": 9.0})
+    options = {"metrics": ("m.m", "m.o"), "names": {"metric": {"m.m": "Gen. PPL (↓)"}}, "caption": "Decoders"}
+    for gaps, words in ((True, "distances"), ("log", "distances of logarithms (base 2)")):
+        made = table(tmp_path, gaps=gaps, **options)
+        assert made.columns[0].title == "Gen. PPL (↓)"
+        assert made.columns[1].title.startswith("|Δ ")
+        assert made.title.endswith(f", {words} to the human value in Gen. PPL")
+        assert made.caption == f"Decoders, {words} to the human value in Gen. PPL"
+    assert table(tmp_path, **options).caption == "Decoders"
+    assert "distances" not in table(tmp_path, gaps=True, metrics=("m.*",)).title, "the heading says it"
 
 
 def test_the_error_that_huse_implies_is_said(tmp_path):
@@ -625,6 +643,12 @@ def test_tests_decide_then_intervals_then_the_printed_value():
     assert mark(CELLS, lambda *_: math.nan) == ("intervals", {"b", "c"})
     one_untested = {0.1: 0.001, 0.5: math.nan}  # what cannot be tested is not separated
     assert mark(CELLS, lambda cell, _: one_untested[cell.value]) == ("tests", {"b", "c"})
+    column = fill_column(make_quantity("metric", "key", "Title", "higher", 2), CELLS.values(), ["model"] * 3)
+    words = [explain_bold(cell) for cell in mark_best(column, lambda cell, _: p_values[cell.value])]
+    assert words[0] == "no; p = 0.0029 against the best", "Tukey: three systems"
+    assert words[1].startswith("best, or not separated from it by a paired test")
+    assert words[1].endswith("; p = 0.4 against the best")
+    assert words[2].endswith("p ≥ 0.05)"), "the best itself"
     plain = {name: make_cell(cell.value) for name, cell in CELLS.items()}
     assert mark(plain, lambda *_: math.nan) == ("printed", {"c"})
     # Distances to 0.5: 0.35 to 0.45, 0 to 0.1, and 0 to 0.2.
