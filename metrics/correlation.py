@@ -41,7 +41,7 @@ def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman")
         ValueError: If the sides differ in shape, or a value is infinite.
     """
     left, right = _select_common(x, y)
-    return float(correlate_rows(left[None], right[None], method)[0]) if len(left) >= LEAST else math.nan
+    return float(correlate_rows(left[None], right[None], method=method)[0]) if len(left) >= LEAST else math.nan
 
 
 @check_arguments
@@ -77,7 +77,7 @@ def correlate(
     p_value = _compute_permutation_p(scored[0], scored[1], n, permutations, seed)
 
     picks = make_random_stream(seed, "bootstrap", n).integers(n, size=(draws, n))
-    values = correlate_rows(left[picks], right[picks], method)
+    values = correlate_rows(left[picks], right[picks], method=method)
     good = values[~np.isnan(values)]
     low = high = math.nan  # if most resamples have no correlation
     if len(good) and 2 * len(good) >= draws:
@@ -85,7 +85,8 @@ def correlate(
     return Values(value=value, p_value=p_value, low=low, high=high, n=n, exact=n <= _MOST_EXACT)
 
 
-def correlate_rows(x: F64, y: F64, method: Method = "spearman") -> F64:
+@check_arguments
+def correlate_rows(x: F64, y: F64, *, method: Method = "spearman") -> F64:
     """Return the rank correlation of each row of x with the same row of y, shapes (m, n) → (m,).
 
     NaN where a row is constant or has NaN.

@@ -195,15 +195,15 @@ def build_frontier_frames(part: TablePart, layout: Layout) -> list[Frame]:
             make_quantity("gen_ppl", "frontier", "Gen. PPL at human entropy", "match_human", 2, gen_ppl.signature),
             [format_estimate(estimate_at, entry, human, convert=np.exp) for entry in frontiers],
         ),
-        (
-            make_quantity("gen_ppl", "frontier_gap_at_human_entropy", f"gap to {first.name}", decimals=3),
-            [None, *(format_estimate(estimate_gap, entry, first, human) for entry in frontiers[1:])],
-        ),
-        (
-            make_quantity("gen_ppl", "frontier_area", f"area to {first.name}", decimals=3),
-            [None, *(format_estimate(estimate_area, entry, first) for entry in frontiers[1:])],
-        ),
     ]
+    if others := frontiers[1:]:
+        gaps = [None, *(format_estimate(estimate_gap, entry, first, human) for entry in others)]
+        areas = [None, *(format_estimate(estimate_area, entry, first) for entry in others)]
+        gap = make_quantity("gen_ppl", "frontier_gap_at_human_entropy", f"gap to {first.name}", decimals=3)
+        columns += [
+            (gap, gaps),
+            (make_quantity("gen_ppl", "frontier_area", f"area to {first.name}", decimals=3), areas),
+        ]
     if any(system.value(*KL) for entry in frontiers for system in entry.systems):
         lowest = [_find_lowest_kl(results, entry) for entry in frontiers]
         columns.append((make_quantity(*KL, "lowest KL per token", "lower", 3), lowest))

@@ -60,5 +60,9 @@ class SystemStyles:
 
 
 def _identify_system(item: SystemValue) -> SystemKey:
-    """Return what identifies a system on all tasks, numbers of examples and scoring models."""
-    return tuple((name, value) for name, value in item.axes.items() if (get_parent_axis(name) or name) not in SHARED)
+    """Return what identifies a system on all tasks, numbers of examples and scoring models.
+
+    Axes without a value are those of other runs in the same results.
+    """
+    axes = ((name, value) for name, value in item.axes.items() if value)
+    return tuple((name, value) for name, value in axes if (get_parent_axis(name) or name) not in SHARED)

@@ -83,6 +83,10 @@ class Table:
         for at in range(len(self.columns)):
             yield from (row.cells[at] for row in self.rows)
 
+    def find_text_columns(self) -> list[bool]:
+        """Return for each column whether it contains text cells."""
+        return [any(row.cells[at].words for row in self.rows) for at in range(len(self.columns))]
+
     def transpose(self) -> "Table":
         """Return the table with its rows as columns, without the numbers of seeds."""
         columns = tuple(Column(row.label, levels=row.levels, role=row.system) for row in self.rows)

@@ -35,11 +35,6 @@ def clean(node: Any) -> Any:  # noqa: ANN401 - a table, or a part of it
     return escape_controls_in_line(node) if isinstance(node, str) else node
 
 
-def has_words(table: Table, column: int) -> bool:
-    """Return whether a column contains text cells."""
-    return any(row.cells[column].words for row in table.rows)
-
-
 def split_columns(table: Table, cells: Sequence[Sequence[str]], width: int) -> list[range]:
     """Split columns with these cells into parts that fit a width next to the row labels and seeds."""
     widths = [
@@ -114,9 +109,10 @@ def _print_columns(table: Table, columns: range, cells: Sequence[Sequence[str]],
         grid.add_column(Text(head), overflow="fold")
     if table.show_seeds:
         grid.add_column("seeds", justify="right")
+    is_text = table.find_text_columns()
     for i in columns:
         heading = Text("\n".join(table.columns[i].lines))
-        grid.add_column(heading, justify="left" if has_words(table, i) else "right", overflow="fold")
+        grid.add_column(heading, justify="left" if is_text[i] else "right", overflow="fold")
     for at, row in enumerate(table.rows):
         seeds = [str(row.seeds or "")] if table.show_seeds else []
         texts = [Text(cells[at][i], style="bold" if row.cells[i].best else "") for i in columns]
@@ -139,13 +135,13 @@ def _format_cell(cell: Cell, marks: Mapping[str, str]) -> str:
 def to_markdown(table: Table) -> str:
     """Format a table as GitHub Markdown with notes and signatures."""
     table = clean(table)
-    marks, every = table.marks(), range(len(table.columns))
+    marks = table.marks()
     seeds = ["seeds"] if table.show_seeds else []
     headings = ("<br>".join(map(_escape, column.lines)) for column in table.columns)  # Markdown has one row of them
     aligns = ["---" for _ in table.heads] + ["---:" for _ in seeds]
     grid = [
         [*map(_escape, (*table.heads, *seeds)), *headings],
-        aligns + ["---" if has_words(table, i) else "---:" for i in every],
+        aligns + ["---" if is_text else "---:" for is_text in table.find_text_columns()],
     ]
     for row in table.rows:
         labels = [f"*{_escape(t)}*" if t and row.system in ITALIC else _escape(t) for t in row.labels]

@@ -135,6 +135,8 @@ def test_a_subset_keeps_the_styles_of_the_whole(tmp_path):
     assert styles.choose(values[2:]) == [choose_style(2)]
     first, second = styles.choose([values[0], values[0]])
     assert first != second, "two systems of one figure never share a style"
+    joined = [replace(item, axes={**item.axes, "decoder.k": ""}) for item in items]
+    assert SystemStyles(joined).choose(values) == styles.choose(values), "an axis that only other runs have"
 
 
 def test_neighbors_differ_in_dash_and_coinciding_curves_in_the_position_of_their_markers():

@@ -117,10 +117,10 @@ def test_the_page_says_settings_date_and_command(tmp_path):
     assert list_settings(results.runs)[0] == ("decoder", "greedy, nucleus"), "what was swept comes first"
 
 
-def test_each_level_of_labels_and_headings_stands_by_itself(tmp_path):
+def test_each_level_of_labels_and_headings_stands_by_itself_and_columns_of_text_are_wrapped(tmp_path):
     write_run(tmp_path, "greedy", 0)
-    columns = [make_quantity("m", "m", "M") | {"levels": ("GPT-2", "Small")}]
-    rows = [(f"xl, {name}", "model", (0.5,), 0, False, ("xl", name)) for name in ("Greedy", "Top-5")]
+    columns = [make_quantity("m", "m", "M") | {"levels": ("GPT-2", "Small")}, make_quantity("", "w", "W")]
+    rows = [(f"xl, {name}", "model", (0.5, "a sentence"), 0, False, ("xl", name)) for name in ("Greedy", "Top-5")]
     table = print_rows(columns, rows, heads=("Size", "Decoding"), show_seeds=False)
     write_page(read_results([tmp_path]), [table], [], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
@@ -128,6 +128,7 @@ def test_each_level_of_labels_and_headings_stands_by_itself(tmp_path):
     assert '<th scope="row">xl</th><th scope="row">Top-5</th>' in page
     assert 'data-lead="2"' in page
     assert ">GPT-\u20602 <br>Small</th>" in page, "no break after a hyphen"
+    assert page.count('class="words"') == 3, "the heading and the cells of the second column"
 
 
 @pytest.fixture(scope="module")

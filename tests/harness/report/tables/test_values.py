@@ -647,7 +647,7 @@ def test_tests_decide_then_intervals_then_the_printed_value():
     words = [explain_bold(cell) for cell in mark_best(column, lambda cell, _: p_values[cell.value])]
     assert words[0] == "no; p = 0.0029 against the best", "Tukey: three systems"
     assert words[1].startswith("best, or not separated from it by a paired test")
-    assert words[1].endswith("; p = 0.4 against the best")
+    assert words[1].endswith("; p = 0.4000 against the best")
     assert words[2].endswith("p ≥ 0.05)"), "the best itself"
     plain = {name: make_cell(cell.value) for name, cell in CELLS.items()}
     assert mark(plain, lambda *_: math.nan) == ("printed", {"c"})
