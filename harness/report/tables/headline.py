@@ -9,7 +9,7 @@ from openended.harness.report.tables.selection import TablePart, select_pairs
 from openended.harness.report.tables.values import rank_systems
 from openended.harness.results import Results, SystemValue, group_by_data, group_systems
 
-HEADLINES = ("bradley_terry", "huse", "mauve")  # people first; without them the first metric that ranks systems
+HEADLINES = ("bradley_terry", "huse", "mauve")  # people first; without any the first metric that ranks systems
 
 
 def describe_best(results: Results) -> list[str]:
@@ -25,7 +25,8 @@ def describe_best(results: Results) -> list[str]:
         tied = f", not significantly different from {others} other{'s' if others > 1 else ''}" if others else ""
         tied = tied if cells[0].rule in ("tests", "intervals") else ", not tested against the others"
         where = f"{task}: " if task else ""
-        value = f"{first.title} {format_fixed(first.mean, decimals)}{ends}"
+        invented = f" ({first.invented})" if first.invented else ""
+        value = f"{first.title} {format_fixed(first.mean, decimals)}{ends}{invented}"
         names = {id(item): system.name for system in group_systems(part) for item in system.items}
         lines.append(f"{where}{names[id(first)]}, {value}{tied}")
     return lines
@@ -36,8 +37,9 @@ def _rank_tasks(results: Results) -> Iterator[tuple[str, Sequence[SystemValue], 
     parts = group_by_data([item for item in results.values if math.isfinite(item.mean)])
     ranks = {metric: rank for rank, metric in enumerate(HEADLINES)}
     for task, part in parts.items():
+        invented = {item.pair for item in part if item.invented}  # are no judgments of people: they come last
         pairs = select_pairs(part, companions=False)
-        for pair in sorted(pairs, key=lambda pair: ranks.get(pair[0], len(ranks))):
+        for pair in sorted(pairs, key=lambda pair: (pair in invented, ranks.get(pair[0], len(ranks)))):
             cells = rank_systems(TablePart(results, part, "headline", {}, ()), pair)
             if len(cells) > 1:
                 yield task if len(parts) > 1 else "", part, cells

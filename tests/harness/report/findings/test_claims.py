@@ -309,6 +309,18 @@ def test_the_best_system_is_named_with_those_that_no_test_separates_from_it(tmp_
     assert describe_best(write_scores(tmp_path, **values)) == ([line] if line else [])
 
 
+def test_judgments_that_nobody_gave_do_not_name_the_best(tmp_path):
+    for number, decoder in enumerate(("greedy", "nucleus")):
+        score = {"bradley_terry": -float(number)}
+        line = result("model", "bradley_terry", score, direction="higher", invented="invented judgments")
+        write_run(tmp_path / "rated", decoder, 0, results=[line])
+        write_run(tmp_path / "both", decoder, 0, results=[line, *mauve(0.5 + number / 10)])
+    assert describe_best(read_results([tmp_path / "rated"]))[0].startswith(
+        "greedy, bradley_terry 0.000 (invented judgments)"
+    )
+    assert describe_best(read_results([tmp_path / "both"]))[0].startswith("nucleus p=0.95, MAUVE 0.600")
+
+
 PROMPTS = [f"p/{i:03d}" for i in range(60)]
 PLAN = Plan(120)
 
