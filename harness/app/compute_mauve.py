@@ -15,6 +15,7 @@ from openended.harness.models import (
     EmbedderSpec,
     EmbeddingRequest,
     ModelCache,
+    embed_rows,
     is_encoder,
     list_bundled_models,
     tokenize_texts,
@@ -176,7 +177,7 @@ def _embed(form: str, value: Any, embedder: EmbedderSpec, limit: int, batch_size
         ids = Ragged.from_rows((np.asarray(row).reshape(-1) for row in value), np.int64)
     nothing = Ragged(ids.values[:0], np.zeros_like(ids.offsets))
     request = EmbeddingRequest(prompts=nothing, continuations=ids, embedder=spec, batch_size=batch_size)
-    return model.embed(request).vectors
+    return embed_rows(model, request).vectors
 
 
 @lru_cache(maxsize=1)

@@ -177,7 +177,7 @@ def audit_texts(
         [*row.tolist(), *lm.eos_ids] if end else row.tolist()
         for row, end in zip(request.continuations, ended, strict=True)
     )
-    read = Ragged.from_rows(([*lm.bos_prefix(row), *row] for row in request.prompts), np.int64)
+    read = Ragged.from_rows(map(lm.tokenizer.complete_prompt, request.prompts), np.int64)
     request = TextRequest(prompts=read, continuations=Ragged.from_rows(tokens, np.int64))
     if not len(request.continuations.values):
         raise UndefinedMetric(f"{texts.title}: its texts have no tokens")

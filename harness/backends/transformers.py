@@ -6,20 +6,16 @@ from functools import cached_property
 from typing import Any
 
 from openended.harness import generation, models
-from openended.harness.core import Advance, DeviceMap, NextToken
-from openended.harness.decoders import Emit, GenerationRequest
-from openended.harness.models import LanguageModel, ModelSpec, QStatisticsRequest
+from openended.harness.core import DeviceMap
+from openended.harness.models import LanguageModel, ModelSpec
 
 
 @dataclass(frozen=True, eq=False)
 class TransformersBackend(LanguageModel):
     """A language model in memory as a `Backend`."""
 
-    def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
-        return generation.compute_q_statistics(self, request, advance)
-
-    def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
-        generation.generate_texts(self, request, emit, advance)
+    generate = generation.generate_texts
+    q_statistics = generation.compute_q_statistics
 
     @cached_property
     def _is_batch_dependent(self) -> bool:  # in reduced precision a trial, which every stage asks for

@@ -41,12 +41,11 @@ def compare_models(
     """Compare two models on texts; one row for each Q, and for groups of positions under the first of them."""
     if first.vocab_size != second.vocab_size or first.tokenizer.vocabulary() != second.tokenizer.vocabulary():
         raise DataError(f"{first.spec.title} and {second.spec.title}: expected one vocabulary, theirs differ")
+    tokenizer = first.tokenizer
     limits = [lm.context_length - 1 for lm in (first, second) if lm.context_length is not None]
-    continuations = Ragged.from_rows((first.encode(text)[: min([max_tokens, *limits])] for text in texts), np.int64)
-    request = TextRequest(
-        prompts=Ragged.from_rows((first.bos_prefix(row) for row in continuations), np.int64),
-        continuations=continuations,
-    )
+    continuations = Ragged.from_rows((tokenizer.encode(text)[: min([max_tokens, *limits])] for text in texts), np.int64)
+    prompts = [tokenizer.find_prefix(row) or (tokenizer.start_id,) for row in continuations]
+    request = TextRequest(prompts=Ragged.from_rows(prompts, np.int64), continuations=continuations)
     count = len(continuations.values)
     with core.show_progress("fidelity", count, unit="tokens", enabled=progress) as advance:
         tables = measure_distances(first, second, request, decoders, batch_size, advance)

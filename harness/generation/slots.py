@@ -47,7 +47,7 @@ class BatchSlots:
         from openended.harness.generation.runners import make_runner
 
         prompts, self._request, self._lms = request.prompts, request, lms
-        self._start_id = lms[0].start_id
+        self._start_id = lms[0].tokenizer.start_id
         self.count, self.width = min(request.batch_size, len(prompts)), width
         self.room = max(len(self.ids(p)) for p in prompts) + request.max_new_tokens
         self.runners: list[CacheRunner] = [make_runner(lm, self.count * width, self.room) for lm in lms]

@@ -30,7 +30,7 @@ def compute_q_statistics(
     import torch
 
     continuations = request.continuations
-    read = Ragged.from_rows(([*lm.bos_prefix(row), *row] for row in request.prompts), np.int64)
+    read = Ragged.from_rows(map(lm.tokenizer.complete_prompt, request.prompts), np.int64)
     tables = [QTable.empty(len(continuations.values)) for _ in request.decoders]
     entropies = [np.zeros(len(continuations.values)) for _ in request.decoders if request.entropy]
     states = [QTable.empty(0) for _ in entropies]
@@ -64,7 +64,7 @@ def check_rows(context_length: int | None, before: I64, continuations: Ragged) -
     """Refuse rows that do not pair, and texts that are longer than the context."""
     if len(before) != len(continuations):
         raise DataError(f"expected a prompt for each continuation, got {len(before)} for {len(continuations)}")
-    longest = int(np.max(np.maximum(before, 1) + continuations.lengths - 1, initial=0))
+    longest = int(np.max(before + continuations.lengths - 1, initial=0))
     if context_length is not None and longest > context_length:
         raise DataError(
             f"a human text has {longest + 1} tokens with its prompt, the model {context_length} positions; "
@@ -94,7 +94,7 @@ def iterate_logits(
 ) -> Iterator[tuple[I64, list[LogitChunk]]]:
     """Yield the logits that continuations are drawn from, chunk by chunk, a chunk for each of the models.
 
-    The request's prompts are what the models read. Each item starts with the indices of the chunk's
+    The request's prompts are what the models read, never empty. Each item starts with the indices of the chunk's
     positions in the values of the continuations.
     """
     before, continuations = request.prompts.lengths, request.continuations
@@ -115,7 +115,7 @@ def _run_pass(
     from openended.harness.decoders import forbid_end
     from openended.harness.generation.runners import make_runner
 
-    heads = [_read_prompt(request, r, lm.start_id) for r in rows]
+    heads = [request.prompts[r] for r in rows]
     tails = [request.continuations[r] for r in rows]
     positions = [TextPosition(row, t) for row, tail in zip(rows, tails, strict=True) for t in range(len(tail))]
     both = [np.concatenate([head, tail[:-1]]) for head, tail in zip(heads, tails, strict=True)]
@@ -125,7 +125,7 @@ def _run_pass(
     gold = copy_to_device(np.concatenate(tails), lm.device, np.int64)
     offsets = request.continuations.offsets
     out = np.concatenate([np.arange(offsets[r], offsets[r + 1]) for r in rows])
-    read_history = partial(_read_history, request, lm.start_id)
+    read_history = partial(_read_history, request)
     size = count_chunk_rows(lm.device.type, lm.vocab_size)
     for start in range(0, len(positions), size):
         part = slice(start, start + size)
@@ -133,19 +133,14 @@ def _run_pass(
         yield out[part], LogitChunk(logits, gold[part], positions[part], min_new_tokens > 0, read_history)
 
 
-def _read_prompt(request: TextRequest, row: int, start_id: int) -> I64:
-    """Return what the model reads before a continuation: an empty prompt becomes the model's start token."""
-    return request.prompts[row] if len(request.prompts[row]) else np.array([start_id])
-
-
 def count_chunk_rows(device_type: str, vocab_size: int) -> int:
     """Return how many rows of logits are processed together."""
     return max(1, (CHUNK_CPU if device_type == "cpu" else CHUNK_GPU) // vocab_size)
 
 
-def _read_history(request: TextRequest, start_id: int, position: TextPosition) -> I64:
+def _read_history(request: TextRequest, position: TextPosition) -> I64:
     """Return the tokens before a position, which start with the prompt as in generation."""
-    before = _read_prompt(request, position.row, start_id)
+    before = request.prompts[position.row]
     return np.concatenate([before, request.continuations[position.row][: position.step]]).astype(np.int64)
 
 

@@ -25,7 +25,7 @@ from openended.harness.core import (
 )
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QDecoder
 from openended.harness.generation.slots import BatchSlots
-from openended.harness.models import check_retry, free_memory
+from openended.harness.models import check_retry, decode_continuation, free_memory, prepare_request
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -120,7 +120,7 @@ def build_generation(
     The log-probability is rounded to 1e-6: its last bits depend on the position of a row in a vector register.
     """
     token_ids = tuple(int(i) for i in ids)
-    text = lm.continuation(prompt.token_ids, token_ids)
+    text = decode_continuation(lm.tokenizer, prompt.token_ids, token_ids)
     stop: Stop = "eos" if ended else "length"
     return Generation(prompt.example_id, prompt.sample, text, token_ids, stop, round(log_prob, 6))
 
@@ -193,7 +193,7 @@ def generate_texts(lm: Any, request: GenerationRequest, emit: Emit, advance: Adv
     decoder = request.decoder
     if request.batch_size < 1:
         raise SpecError(f"runtime.batch_size: expected at least 1, got {request.batch_size}")
-    request = lm.check_request(request, lm.context_length)
+    request = prepare_request(request, lm.tokenizer, lm.context_length)
     advance = advance or (lambda _: None)
     done: set[tuple[str, int]] = set()
 

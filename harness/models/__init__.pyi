@@ -1,4 +1,4 @@
-from .backend import Backend as Backend, Engine as Engine
+from .backend import Backend as Backend, prepare_request as prepare_request
 from .chat import Turns as Turns, load_template as load_template, split_into_turns as split_into_turns
 from .classifier import finetune_classifier as finetune_classifier
 from .embedder import EmbedderSpec as EmbedderSpec
@@ -46,7 +46,9 @@ from .requests import (
     TextRequest as TextRequest,
 )
 from .score import (
+    compute_token_nll as compute_token_nll,
     embed_and_score as embed_and_score,
+    embed_rows as embed_rows,
     embed_texts as embed_texts,
     sketch_gradients as sketch_gradients,
     split_columns as split_columns,

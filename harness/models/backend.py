@@ -1,4 +1,4 @@
-"""The interface of engines, which run a model, and what every model can do because of it."""
+"""The interface of backends, which run a model, and what is checked of requests for new texts, for all of them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,12 +11,11 @@ from openended.harness.core import F64, Advance, NextToken, SpecError
 from openended.harness.decoders import Emit, GenerationRequest
 from openended.harness.models.forward import ForwardRow, Pool
 from openended.harness.models.requests import GradientRequest, QStatisticsRequest
-from openended.harness.models.score import compute_token_nll, embed_and_score, embed_rows
-from openended.harness.models.tokenizer import decode_continuation
+from openended.harness.models.tokenizer import TextTokenizer
 
 
-class Engine:
-    """A model that is ready: transformers in this process or in Ray's workers, vLLM, or a server.
+class Backend:
+    """A model that is ready: transformers in this process or in Ray's workers, vLLM, a denoiser or a server.
 
     It overrides the methods of the `abilities` that its spec declares. `advance` gets what was just done.
     """
@@ -28,7 +27,7 @@ class Engine:
     context_length: int | None  # positions of a text that is given; None: no limit
 
     def provenance(self) -> dict[str, Any]:
-        """Return facts about the engine for the manifests of artifacts.
+        """Return facts about the backend for the manifests of artifacts.
 
         Tables show its `notes`, and its `faults`: why nobody should report what is computed of its texts.
         """
@@ -57,45 +56,15 @@ class Engine:
         raise SpecError(f"model {self.spec.title}: the backend {self.spec.name} cannot do this")
 
 
-class Backend(Engine):
-    """The rules of a prompt, and reading of texts, the same for every engine."""
-
-    score = compute_token_nll
-    embed = embed_rows
-    embed_and_score = embed_and_score
-
-    def encode(self, text: str) -> list[int]:
-        ids: list[int] = self.tokenizer.encode(text)
-        return ids
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return str(self.tokenizer.decode(ids))
-
-    def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
-        """Return the text that `ids` add after `prompt`: keeps the space that some tokenizers drop at a start."""
-        return decode_continuation(self.tokenizer, prompt, ids)
-
-    def bos_prefix(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
-        """Return the tokens that precede a text of these ids: the beginning-of-text token, unless the text has it."""
-        prefix: tuple[int, ...] = self.tokenizer.bos_prefix if self.tokenizer is not None else ()
-        return () if tuple(ids[: len(prefix)]) == prefix else prefix
-
-    @property
-    def start_id(self) -> int:
-        """The token before an empty prompt: the beginning-of-text token, else the end-of-text token, else 0."""
-        bos: int | None = self.tokenizer.bos_id
-        return next(iter(self.eos_ids), 0) if bos is None else bos
-
-    def read_ids(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
-        """Return what the model reads for a prompt: its ids with the beginning-of-text token; never empty."""
-        return (*self.bos_prefix(ids), *map(int, ids)) or (self.start_id,)
-
-    def check_request(self, request: GenerationRequest, positions: int | None) -> GenerationRequest:
-        """Refuse lengths that a model of so many positions cannot hold; return prompts with what precedes them."""
-        decoder = request.decoder
-        if decoder.needs_human_ppl:
-            raise SpecError(f"decoder.{decoder.name} needs the human perplexity; call resolve(human_ppl) first")
-        prompts = [replace(p, token_ids=(*self.bos_prefix(p.token_ids), *p.token_ids)) for p in request.prompts]
-        longest = max((len(p.token_ids) for p in prompts), default=0)
-        decoder.check_context_length(positions, request.max_new_tokens, longest)
-        return replace(request, prompts=prompts)
+def prepare_request(
+    request: GenerationRequest, tokenizer: TextTokenizer | None, positions: int | None
+) -> GenerationRequest:
+    """Refuse lengths that a model of so many positions cannot hold; return prompts with what precedes them."""
+    decoder, prompts = request.decoder, request.prompts
+    if decoder.needs_human_ppl:
+        raise SpecError(f"decoder.{decoder.name} needs the human perplexity; call resolve(human_ppl) first")
+    if tokenizer is not None:
+        prompts = [replace(p, token_ids=(*tokenizer.find_prefix(p.token_ids), *p.token_ids)) for p in prompts]
+    longest = max((len(p.token_ids) for p in prompts), default=0)
+    decoder.check_context_length(positions, request.max_new_tokens, longest)
+    return replace(request, prompts=prompts)

@@ -11,7 +11,7 @@ from openended.harness.core import I64, Advance, DataError, Floats, shorten_erro
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.models.backend import Engine
+    from openended.harness.models.backend import Backend
 
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ _SAID = ("out of memory", "not enough memory", "can't allocate memory", "alloc_f
 _LOST = ("cuda error", "hip error", "device-side assert", "cublas_status", "cudnn_status", "device is lost")
 
 
-def check_logits(logits: "Tensor", lm: "Engine") -> "Tensor":
+def check_logits(logits: "Tensor", lm: "Backend") -> "Tensor":
     """Return the logits (…, V) as they are."""
     if not bool(are_finite(logits)):
         raise DataError(describe_broken_weights(lm))
@@ -35,7 +35,7 @@ def are_finite(logits: "Tensor") -> "Tensor":
     return logits.sum(-1).isfinite().all()
 
 
-def describe_broken_weights(lm: "Engine") -> str:
+def describe_broken_weights(lm: "Backend") -> str:
     """Return the message of an error about logits that are not finite, with what to do."""
     advice = "its weights are broken" if lm.spec.dtype == "float32" else "its weights are broken, or try dtype=float32"
     return f"model {lm.spec.title}: its logits are not finite in {lm.spec.dtype}; {advice}"

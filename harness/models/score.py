@@ -55,7 +55,7 @@ def embed_and_score(
         raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {kind!r}")
     limit = spec.limit(lm.context_length)
 
-    lengths = join_rows(request.prompts, request.continuations, lm.bos_prefix).lengths
+    lengths = join_rows(request.prompts, request.continuations, lm.tokenizer.find_prefix).lengths
     jobs, out = plan_scoring(lm, request)
     pool = make_pool(spec, limit or int(lengths.max(initial=1)), len(lengths))
     lm.forward(jobs, pool=pool, nll=out.values, batch_size=request.batch_size, advance=advance)
@@ -66,20 +66,20 @@ def embed_and_score(
 def plan_scoring(lm: Backend, request: ScoringRequest) -> tuple[list[ForwardRow], Ragged]:
     """Return the sequences to run and the array that their scores fill."""
     prompts, continuations = request.prompts, request.continuations
-    start = (lm.start_id,) if request.bos else ()
-    rows = join_rows(prompts, continuations, lambda row: lm.bos_prefix(row) or start)
+    tokenizer, context, stride = lm.tokenizer, lm.context_length, None
+    start = (tokenizer.start_id,) if request.bos else ()
+    rows = join_rows(prompts, continuations, lambda row: tokenizer.find_prefix(row) or start)
     first = rows.lengths - continuations.lengths - (prompts.lengths if request.include_prompt else 0)
     first = np.maximum(first, 1)
     offsets = np.concatenate([[0], np.cumsum(np.maximum(rows.lengths - first, 0))]).astype(np.int64)
-    context, stride = lm.context_length, None
     if request.window is not None:
         if context is not None and request.window > context:
             raise DataError(f"window: expected at most {context}, the scorer's context, got {request.window}")
         context, stride = request.window, request.stride
     jobs: list[ForwardRow] = []
     for i, ids in enumerate(rows):
-        read = ids if len(ids) else np.array([lm.start_id])
-        jobs += _split_into_windows(i, read, int(first[i]), int(offsets[i]), context, stride, lm.bos_prefix(read[:0]))
+        read = ids if len(ids) else np.array([tokenizer.start_id])
+        jobs += _split_into_windows(i, read, int(first[i]), int(offsets[i]), context, stride, tokenizer.bos_prefix)
     total = int(offsets[-1])
     values: F64 = np.full((total, 2) if request.ranks else total, np.nan)
     return jobs, Ragged(values, offsets)
@@ -127,14 +127,14 @@ def embed_rows(lm: Backend, request: EmbeddingRequest, advance: Advance | None =
     before, after = ((), ()) if causal else cast("LanguageModel", lm).added_ids
     special = len(before) + len(after)
 
-    rows = join_rows(request.prompts, request.continuations, lm.bos_prefix if causal else lambda _: ())
+    rows = join_rows(request.prompts, request.continuations, lm.tokenizer.find_prefix if causal else lambda _: ())
     lengths = rows.lengths + special
     most = int(lengths.max(initial=special)) if limit is None else limit
     if (room := most - special) < 1:
         raise SpecError(f"embedder.max_length: expected more than the {special} special tokens, got {most}")
     if special:
         rows = Ragged.from_rows((np.concatenate([before, row[:room], after]) for row in rows), rows.values.dtype)
-    cut = (row[: room + special] if len(row) else np.array([lm.start_id]) for row in rows)
+    cut = (row[: room + special] if len(row) else np.array([lm.tokenizer.start_id]) for row in rows)
     jobs = [ForwardRow(i, ids, len(ids)) for i, ids in enumerate(cut)]
     pool = make_pool(spec, most, len(lengths))
     lm.forward(jobs, pool=pool, nll=None, batch_size=request.batch_size, advance=advance)
@@ -195,7 +195,7 @@ def sketch_gradients(
     """
     import torch
 
-    rows = join_rows(request.prompts, request.continuations, lm.bos_prefix)
+    rows = join_rows(request.prompts, request.continuations, lm.tokenizer.find_prefix)
     firsts = np.maximum(rows.lengths - request.continuations.lengths, 1)
     out = np.zeros((len(rows), request.size), dtype=np.float32)
     parameters = [p for p in lm.model.parameters() if p.is_floating_point()]

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import (
@@ -45,6 +46,19 @@ class TextTokenizer:
     """Read before every text: the beginning-of-text token, if `bos` or the tokenizer asks for it."""
     bos_id: int | None = None
     """The beginning-of-text token that config.json names; it stands for an empty prompt."""
+
+    @property
+    def start_id(self) -> int:
+        """The token before an empty prompt: the beginning-of-text token, else an end token, else 0."""
+        return next(iter(self.eos_ids), 0) if self.bos_id is None else self.bos_id
+
+    def find_prefix(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
+        """Return the tokens that precede a text of these ids: `bos_prefix`, unless the text has it."""
+        return () if tuple(ids[: len(self.bos_prefix)]) == self.bos_prefix else self.bos_prefix
+
+    def complete_prompt(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
+        """Return what a model reads for a prompt: its ids with the beginning-of-text token; never empty."""
+        return (*self.find_prefix(ids), *map(int, ids)) or (self.start_id,)
 
     def vocabulary(self) -> dict[str, int]:
         return dict(self.inner.get_vocab())

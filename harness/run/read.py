@@ -179,7 +179,7 @@ class TextReader:
             request = models.EmbeddingRequest(
                 prompts=prompts, continuations=continuations, embedder=embedder, batch_size=self._choose_batch(model)
             )
-            embedded = model.embed(request, advance)
+            embedded = models.embed_rows(model, request, advance)
             return ReadRows(None, embedded.vectors, self._describe(model) | {"truncated": embedded.truncated})
         lm = self.session.model(spec, self.runtime)
         whole, batch = options.scope == "prompt_and_continuation", self._choose_batch(lm)
@@ -188,14 +188,14 @@ class TextReader:
                 prompts=prompts, continuations=continuations, embedder=embedder, include_prompt=whole,
                 ranks=text_pass.ranks, batch_size=batch,
             )  # fmt: skip
-            of_texts, scores = lm.embed_and_score(both, advance)
+            of_texts, scores = models.embed_and_score(lm, both, advance)
             vectors, facts = of_texts.vectors, {"truncated": of_texts.truncated}
         else:
             request_scores = models.ScoringRequest(
                 prompts=prompts, continuations=continuations, include_prompt=whole, bos=options.bos,
                 ranks=text_pass.ranks, window=options.window, stride=options.stride, batch_size=batch,
             )  # fmt: skip
-            scores = lm.score(request_scores, advance)
+            scores = models.compute_token_nll(lm, request_scores, advance)
         return ReadRows(scores, vectors, {**self._describe(lm), **lm.provenance(), **facts})
 
     def _list_reusable(self, folder: Path, spec: models.BackendSpec) -> Iterator[storage.Entry]:

@@ -104,7 +104,7 @@ def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output:
         size = min(_BLOCK, context or _BLOCK)
     elif context is not None and size > context:
         raise core.SpecError(f"finetune.block_size: expected at most the context, {context}, got {size}")
-    data = cut_into_blocks(lm.tokenizer, texts, end_id=next(iter(lm.eos_ids), lm.start_id), size=size)
+    data = cut_into_blocks(lm.tokenizer, texts, end_id=next(iter(lm.eos_ids), lm.tokenizer.start_id), size=size)
     if not len(data):
         raise core.DataError(f"the texts do not fill one block of {size} tokens; set block_size")
     log.info("%d blocks of %d tokens", len(data), size)

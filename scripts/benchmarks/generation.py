@@ -23,6 +23,7 @@ from openended.harness.generation.teacher_forcing import CHUNK_CPU, score_chunk
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.onednn import OnednnConv1D, OnednnLinear
 from openended.harness.models.requests import EmbeddingRequest
+from openended.harness.models.score import embed_rows
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import LanguageModel, load_model
 from openended.metrics.eps_ppl import eps_ppl
@@ -68,7 +69,7 @@ def cut_rows(size: Size, lm: Backend) -> list[list[int]]:
     if not size.real:
         return rows
     text = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
-    ids = lm.encode(text[: 40 * sum(map(len, rows))])
+    ids = lm.tokenizer.encode(text[: 40 * sum(map(len, rows))])
     starts = np.random.default_rng(1).integers(0, len(ids) - size.longest, len(rows))
     return [ids[start : start + len(row)] for start, row in zip(starts, rows, strict=True)]
 
@@ -123,7 +124,7 @@ def _run_transformers(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts
         texts = [row[: row.index(end)] if end in row else row for row in generated]
         total += sum(map(len, texts))
         for text in texts:
-            lm.decode(text)
+            lm.tokenizer.decode(text)
     return {"tokens": float(total)}
 
 
@@ -326,7 +327,7 @@ def _digest_worker_vectors(backend: Backend) -> str:
     none = Ragged.from_rows([[]] * len(texts), np.int64)
     spec = EmbedderSpec(path=WORKER_MODEL.path)
     request = EmbeddingRequest(prompts=none, continuations=texts, embedder=spec, batch_size=64)
-    return hashlib.sha256(backend.embed(request).vectors.tobytes()).hexdigest()[:12]
+    return hashlib.sha256(embed_rows(backend, request).vectors.tobytes()).hexdigest()[:12]
 
 
 SERVERS = [

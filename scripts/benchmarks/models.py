@@ -21,6 +21,7 @@ from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
 from openended.harness.generation.kv_cache import PREFILL
 from openended.harness.models.requests import ScoringRequest
+from openended.harness.models.score import compute_token_nll
 from openended.harness.models.spec import ModelSpec
 from scripts.bench import MODEL, SIMULATED, Benchmark, choose_size
 from scripts.benchmarks.generation import (
@@ -90,7 +91,7 @@ def _generate_products(size: Size, lm: TransformersBackend) -> Counts:
 def _score(size: Size, lm: TransformersBackend) -> Counts:
     rows = Ragged.from_rows(cut_rows(size, lm), np.int64)
     none = Ragged.from_rows([[]] * len(rows), np.int64)
-    scores = lm.score(ScoringRequest(prompts=none, continuations=rows, batch_size=16))
+    scores = compute_token_nll(lm, ScoringRequest(prompts=none, continuations=rows, batch_size=16))
     return {"tokens": float(len(scores.values))}
 
 

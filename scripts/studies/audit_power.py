@@ -88,14 +88,16 @@ def load(model: str, dtype: str = "float32", rounded: str = "") -> LanguageModel
 
 def wrap_prompts(lm: LanguageModel, prompts: I64, times: int) -> I64:
     """Return prompts between the two parts of the chat template, as often as `times` says."""
-    before, after = (np.tile(np.array(lm.encode(part), dtype=np.int64), (len(prompts), times)) for part in TEMPLATE)
+    before, after = (
+        np.tile(np.array(lm.tokenizer.encode(part), dtype=np.int64), (len(prompts), times)) for part in TEMPLATE
+    )
     return np.concatenate([before, prompts, after], axis=1)
 
 
 def audit(engines: tuple[Engine, ...], requested: Engine, texts: int, number: int) -> tuple[list[str], bool]:
     """Audit texts, each part of them by another engine; return the failed checks, and whether a run would fail."""
     rng, reference = np.random.default_rng([1, number]), requested.lm
-    prompts = Engine().continue_texts(np.full((texts, 1), reference.start_id), PROMPT, rng)
+    prompts = Engine().continue_texts(np.full((texts, 1), reference.tokenizer.start_id), PROMPT, rng)
     parts = np.array_split(prompts, len(engines))
     tokens = [engine.continue_texts(part, NEW, rng) for engine, part in zip(engines, parts, strict=True)]
     request = TextRequest(

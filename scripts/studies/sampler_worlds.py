@@ -5,8 +5,9 @@ A distribution over all states, masks included, is pushed through every step by 
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor
@@ -84,6 +85,7 @@ class WorldDenoiser:
     device = torch.device("cpu")
     context_length = None
     eos_ids = ()
+    tokenizer = SimpleNamespace(decode=lambda ids: "".join(_AXES[i] for i in ids))
     block_size = None
 
     def __init__(self, world: MarkovWorld, decoder: denoising.DenoisingDecoder) -> None:
@@ -96,10 +98,6 @@ class WorldDenoiser:
         if self._is_masked:
             return self._world.propose_for_masks(ids).log()
         return self._world.propose_for_noise(ids, math.exp(-noise_level), sees_own=self._sees_own).log()
-
-    def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
-        del prompt
-        return "".join(_AXES[i] for i in ids)
 
 
 def compute_output_law(world: MarkovWorld, decoder: denoising.DenoisingDecoder) -> Tensor:

@@ -61,7 +61,7 @@ def test_documents_are_joined_by_the_end_token_and_cut():
 
 def loss(folder):
     lm = load_model(ModelSpec(path=str(folder)))
-    ids = torch.tensor([lm.encode(TEXT)])
+    ids = torch.tensor([lm.tokenizer.encode(TEXT)])
     with torch.no_grad():
         return float(lm.model(ids, labels=ids).loss)
 

@@ -8,7 +8,7 @@ import pytest
 
 import openended as oe
 from openended.harness.core import Ragged
-from openended.harness.models import EmbedderSpec, EmbeddingRequest, tokenize_texts
+from openended.harness.models import EmbedderSpec, EmbeddingRequest, embed_rows, tokenize_texts
 from openended.harness.models.transformers import load_embedder
 
 ORACLE = """
@@ -32,7 +32,7 @@ def embed(path, texts):
     ids = tokenize_texts(model.tokenizer, texts)
     nothing = Ragged(ids.values[:0], np.zeros_like(ids.offsets))
     request = EmbeddingRequest(prompts=nothing, continuations=ids, embedder=spec, batch_size=8)
-    return model.embed(request).vectors
+    return embed_rows(model, request).vectors
 
 
 def test_vectors_are_those_of_sentence_transformers(real_models, passages, tmp_path):

@@ -110,7 +110,7 @@ def test_losses_are_those_of_transformers_whatever_the_tokenizer_file_carries(pa
     want = [compute_losses(plain, plain_tokenizer.encode(text)) for text in texts]
     for tokenizer in (lm.tokenizer, padded):
         ids = tokenize_texts(tokenizer, texts)
-        nll = lm.score(scoring(ragged([[]] * len(texts)), ids, batch_size=2))
+        nll = compute_token_nll(lm, scoring(ragged([[]] * len(texts)), ids, batch_size=2))
         for row, losses in zip(nll, want, strict=True):
             np.testing.assert_allclose(row, losses, atol=1e-4)
 
@@ -118,14 +118,14 @@ def test_losses_are_those_of_transformers_whatever_the_tokenizer_file_carries(pa
 def test_each_window_has_the_losses_of_transformers_with_the_begin_token(pair, real_models):
     _, plain, lm = pair
     (text,) = read_passages(real_models, 1)
-    ids, lead = lm.encode(text)[:150], list(lm.tokenizer.bos_prefix)
+    ids, lead = lm.tokenizer.encode(text)[:150], list(lm.tokenizer.bos_prefix)
     first = 64 - len(lead)
     want = [compute_losses(plain, [*lead, *ids[:first]])]
     for done in range(first, len(ids), 32):
         end = min(done + 32, len(ids))
         window = [*lead, *ids[end - first : end]]
         want.append(compute_losses(plain, window)[-(end - done) :])
-    nll = lm.score(scoring(ragged([[]]), ragged([ids]), window=64, stride=32, batch_size=4))
+    nll = compute_token_nll(lm, scoring(ragged([[]]), ragged([ids]), window=64, stride=32, batch_size=4))
     np.testing.assert_allclose(nll.values, np.concatenate(want), atol=1e-4)
 
 

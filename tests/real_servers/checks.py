@@ -11,6 +11,7 @@ import torch
 from openended.harness.backends.vllm.rows import TextSampler, make_group, make_order
 from openended.harness.decoders.base import Prompt
 from openended.harness.models.requests import QStatisticsRequest, ScoringRequest
+from openended.harness.models.score import compute_token_nll
 
 NOISE, TRIALS = 1e-5, 512
 """How far logits are moved (the engine's depart from the reference's by 6e-6), and how often."""
@@ -27,7 +28,7 @@ def is_near_tie(reference, request, prompt, mine, expected):
         expected: Tokens of the reference's text, its end token included.
     """
     at = next(i for i, (a, b) in enumerate(zip(mine, expected, strict=False)) if a != b)
-    prompt = Prompt(prompt.example_id, prompt.sample, prompt.token_ids or (reference.start_id,))
+    prompt = Prompt(prompt.example_id, prompt.sample, prompt.token_ids or (reference.tokenizer.start_id,))
     group = make_group(request, reference.eos_ids)
     sampler = TextSampler(group, "cpu")
     slot = sampler.add(make_order(group, prompt))
@@ -44,7 +45,7 @@ def is_near_tie(reference, request, prompt, mine, expected):
 
 def compare_losses(mine: Any, reference: Any, request: ScoringRequest, tolerance: float) -> tuple[str, bool]:
     """Compare the token losses of two backends."""
-    apart = float(np.abs(mine.score(request).values - reference.score(request).values).max())
+    apart = float(np.abs(compute_token_nll(mine, request).values - compute_token_nll(reference, request).values).max())
     return f"{len(request.continuations)} texts: {apart:.1e} nats apart at most", apart <= tolerance
 
 

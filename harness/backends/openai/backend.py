@@ -206,7 +206,7 @@ class ServerBackend(models.Backend):
                 advance(max(len(generation.token_ids), 1))
 
         async def work(server: ServerSession) -> None:
-            self.check_request(request, self.trust.context)
+            models.prepare_request(request, self.tokenizer, self.trust.context)
             await run_concurrently(prompts, partial(generate_text, server), server.workers)
 
         self._run_with_server(decoder, work)
@@ -217,7 +217,10 @@ class ServerBackend(models.Backend):
         ids: tuple[int, ...] = ()
         text = prompt.text
         if self.tokenizer is not None:
-            ids, text = self.read_ids(prompt.token_ids), text or self.tokenizer.decode(prompt.token_ids)
+            ids, text = (
+                self.tokenizer.complete_prompt(prompt.token_ids),
+                text or self.tokenizer.decode(prompt.token_ids),
+            )
         name = f"{prompt.example_id}/{prompt.sample}"
         completion_request = CompletionRequest(
             ids=ids, text=text, messages=prompt.messages,

@@ -333,10 +333,9 @@ async def run_concurrently(jobs: Iterable[J], work: Callable[[J], Awaitable[None
         for job in pending:
             await work(job)
 
-    tasks = [asyncio.create_task(run_jobs()) for _ in range(max(1, workers))]
     try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(max(1, workers)):
+                tasks.create_task(run_jobs())
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from failures.exceptions[0].__cause__

@@ -142,8 +142,8 @@ class Probe:
     # Requests: prompts, seeds and listings.
 
     def make_request(self, text: str, *, max_tokens: int = 1, sampling: Sampling = NEUTRAL) -> CompletionRequest:
-        lm = self.server.lm
-        ids = lm.read_ids(lm.encode(text)) if lm.tokenizer is not None else ()
+        tokenizer = self.server.tokenizer
+        ids = tokenizer.complete_prompt(tokenizer.encode(text)) if tokenizer is not None else ()
         return CompletionRequest(ids=ids, text=text, max_tokens=max_tokens, sampling=sampling, seed=self._seed(text))
 
     def _seed(self, *names: str | int) -> int:

@@ -200,8 +200,10 @@ class ServerSession:
 
     async def score(self, ids: tuple[int, ...], name: str) -> F64:
         """Ask for the log-probability of every token of a text; `name` decides which endpoint is asked first."""
-        inside = ids[0 if self.lm.bos_prefix(ids) else len(self.lm.bos_prefix(())) :]
-        text = self.tokenizer.decode(inside) if self.tokenizer is not None and not self.served.sends_ids else ""
+        text = ""
+        if self.tokenizer is not None and not self.served.sends_ids:
+            at = 0 if self.tokenizer.find_prefix(ids) else len(self.tokenizer.bos_prefix)
+            text = self.tokenizer.decode(ids[at:])
         request = CompletionRequest(ids=ids, text=text, max_tokens=1, echo=True)
         read = partial(replies.read_prompt_log_probs, self.dialect, self.served, request)
         log_probs: F64 = await self.send(request, self.order_endpoints(name), read)

@@ -90,7 +90,7 @@ class RayBackend(TransformersBackend):
     def q_statistics(self, request: models.QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """Statistics of each decoder's Q, in the batches that one pass over all texts would have."""
         prompts, continuations = request.prompts, request.continuations
-        read = np.array([len(self.bos_prefix(row)) for row in prompts], dtype=np.int64) + prompts.lengths
+        read = np.array([len(self.tokenizer.complete_prompt(row)) for row in prompts], dtype=np.int64)
         check_rows(self.context_length, read, continuations)
         batches = list(iterate_batches(read, continuations.lengths, request.batch_size))
         parts = cut_chunks(len(batches), unit=1, workers=self.workers.count, most=MAX_FEATURE_BATCHES)

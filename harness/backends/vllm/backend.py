@@ -229,7 +229,7 @@ class VllmBackend(models.Backend):
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         """Continue every prompt; a text depends on (seed, example id, sample), prompt, decoder and the logits."""
         self.spec.demand("generate", request.decoder)
-        prompts = self.check_request(request, self.engine.context_length).prompts
+        prompts = models.prepare_request(request, self.tokenizer, self.engine.context_length).prompts
         group = make_group(request, self.eos_ids)
 
         def finish(number: int, result: EngineResult) -> None:
@@ -239,7 +239,7 @@ class VllmBackend(models.Backend):
             if advance is not None:
                 advance(len(result.ids) + result.ended)
 
-        texts = (make_order(group, replace(p, token_ids=self.read_ids(p.token_ids))) for p in prompts)
+        texts = (make_order(group, replace(p, token_ids=self.tokenizer.complete_prompt(p.token_ids))) for p in prompts)
         orders = (EngineRequest(order["prompt"], request.max_new_tokens, self.eos_ids, order) for order in texts)
         self._run(orders, finish)
         self._wrote = True
@@ -265,7 +265,7 @@ class VllmBackend(models.Backend):
         """Compute the statistics of each decoder's Q: the human tokens are forced, and whole rows of logits read."""
         self._wrote = False
         continuations = request.continuations
-        heads = [self.read_ids(row.tolist()) for row in request.prompts]
+        heads = [self.tokenizer.complete_prompt(row) for row in request.prompts]
         # Every forced token needs a position, the last one too.
         lengths = np.array([len(head) for head in heads], dtype=np.int64)
         check_rows(self.context_length, lengths, continuations)

@@ -101,7 +101,7 @@ def test_seeds_and_samples(decoder):
 def theirs(lm: Any, rows: list[Prompt], limit: int = 12, **options: Any) -> list[tuple[int, ...]]:
     out = []
     for p in rows:
-        ids = torch.tensor([p.token_ids or (lm.start_id,)])
+        ids = torch.tensor([p.token_ids or (lm.tokenizer.start_id,)])
         made = lm.model.generate(
             ids, attention_mask=torch.ones_like(ids), max_new_tokens=limit, do_sample=False, eos_token_id=list(lm.eos_ids),
             pad_token_id=lm.eos_ids[0], **options,

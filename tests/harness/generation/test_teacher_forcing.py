@@ -31,7 +31,7 @@ DECODERS = [
 def by_hand(lm, decoder, prompts, continuations, least=0):
     rows = []
     for prompt, tail in zip(prompts, continuations, strict=True):
-        start = list(prompt) or [lm.start_id]
+        start = list(prompt) or [lm.tokenizer.start_id]
         with torch.no_grad():
             logits = lm.model(torch.tensor([start + list(tail)])).logits[0, len(start) - 1 :].float()
         first = decoder.first_state()

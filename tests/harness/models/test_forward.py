@@ -310,8 +310,8 @@ def test_products_of_sketches_are_those_of_gradients(tiny):
 
 def test_ranks_are_a_column_of_the_scores(tiny):
     common = {"prompts": ragged([[]] * 4), "continuations": ragged(TEXTS), "batch_size": 2}
-    plain = tiny.score(ScoringRequest(**common))
-    nll, rank = split_columns(tiny.score(ScoringRequest(**common, ranks=True)))
+    plain = score.compute_token_nll(tiny, ScoringRequest(**common))
+    nll, rank = split_columns(score.compute_token_nll(tiny, ScoringRequest(**common, ranks=True)))
     assert np.array_equal(nll.values, plain.values)
     with torch.inference_mode():
         logits = tiny.model(torch.tensor([TEXTS[0]])).logits[0]
@@ -329,7 +329,8 @@ def test_windows_and_strides_score_each_token_once(tiny):
     assert [s.stop - s.start for s in scored] == [15, 4, 4, 4, 4, 4, 3]
     assert [s.start for s in scored[1:]] == [s.stop for s in scored[:-1]]
     assert len(out.values) == 38
-    whole, cut = (tiny.score(ScoringRequest(**common, window=w, stride=s)).values for w, s in ((None, None), (16, 4)))
+    requests = (ScoringRequest(**common, window=w, stride=s) for w, s in ((None, None), (16, 4)))
+    whole, cut = (score.compute_token_nll(tiny, request).values for request in requests)
     assert np.allclose(whole[:15], cut[:15], atol=1e-5)
     assert not np.allclose(whole[15:], cut[15:], atol=1e-5)
     check_error(DataError, "window: expected at most 64", plan_scoring, tiny, ScoringRequest(**common, window=100))

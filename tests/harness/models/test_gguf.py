@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from openended.harness.core import DataError, ExtraNotInstalled, SpecError, load_members
-from openended.harness.models import EmbedderSpec, ModelSpec
+from openended.harness.models import EmbedderSpec, ModelSpec, compute_token_nll
 from openended.harness.models.tokenizer import load_tokenizer
 from tests.helpers import cases, check_error, embed_one, ragged, scoring
 from tests.lazy import torch
@@ -80,7 +80,7 @@ def test_a_gguf_file_is_a_model_a_scorer_and_an_embedder(path):
         logits = plain(torch.tensor([ids]))
         out = plain(torch.tensor([ids]), output_hidden_states=True)
     want = -logits.logits[0, :-1].log_softmax(-1)[range(len(ids) - 1), ids[1:]]
-    nll = lm.score(scoring(ragged([[]]), ragged([ids]), batch_size=1))
+    nll = compute_token_nll(lm, scoring(ragged([[]]), ragged([ids]), batch_size=1))
     assert nll.values == pytest.approx(want.numpy(), abs=1e-4)
     embedder = EmbedderSpec(path=str(path))
     assert embedder.title == spec.title

@@ -19,9 +19,9 @@ from openended.harness.generation import compute_q_statistics, runners
 from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
-from openended.harness.models import ModelSpec, load_model, spec as spec_module
+from openended.harness.models import ModelSpec, compute_token_nll, load_model, spec as spec_module
 from openended.harness.models.files import INDEX, digest_files, list_model_files, list_tokenizer_files
-from openended.harness.models.tokenizer import load_tokenizer
+from openended.harness.models.tokenizer import decode_continuation, load_tokenizer
 from tests.harness.generation.models import gpt2, wrap
 from tests.helpers import (
     cases,
@@ -239,7 +239,7 @@ def test_a_default_dtype_of_torch_changes_nothing(original, monkeypatch):
         decoders = Nucleus(), Beam(num_beams=2), ContrastiveSearch()
         options = {"seed": 0, "max_new_tokens": 6, "batch_size": 1}
         out = [generate(lm, [Prompt("a", 0, (5, 6))], decoder, **options)[0].token_ids for decoder in decoders]
-        return [*out, *lm.score(scoring(ragged([[5]]), ragged([[6, 7, 8]]), batch_size=1)).values.tolist()]
+        return [*out, *compute_token_nll(lm, scoring(ragged([[5]]), ragged([[6, 7, 8]]), batch_size=1)).values.tolist()]
 
     want = run()
     torch.set_default_dtype(torch.float64)
@@ -336,9 +336,9 @@ def test_load_encode_and_decode(original):
     assert lm.model.generation_config.top_k != 7  # the model's own generation settings are put aside
     assert not lm.model.training
     for text in ("Hello, wörld  with\nlines", "", " leading"):
-        assert lm.decode(lm.encode(text)) == text
-        assert load_tokenizer(spec).encode(text) == lm.encode(text)
-    assert lm.continuation(lm.encode("a"), lm.encode(" b")) == " b"
+        assert lm.tokenizer.decode(lm.tokenizer.encode(text)) == text
+        assert load_tokenizer(spec).encode(text) == lm.tokenizer.encode(text)
+    assert decode_continuation(lm.tokenizer, lm.tokenizer.encode("a"), lm.tokenizer.encode(" b")) == " b"
 
 
 def test_a_device_that_is_not_there(original):

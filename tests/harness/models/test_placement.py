@@ -52,7 +52,7 @@ def texts(lm: LanguageModel) -> tuple[Ragged, Ragged]:
         ("The mean", " is over all axes, unless one is given."),
         ("If", " not"),
     ]
-    halves = [[lm.encode(pair[side]) for pair in pairs] for side in (0, 1)]
+    halves = [[lm.tokenizer.encode(pair[side]) for pair in pairs] for side in (0, 1)]
     return Ragged.from_rows(halves[0], np.int64), Ragged.from_rows(halves[1], np.int64)
 
 

@@ -119,7 +119,7 @@ class Fake:
     def reply(self, body: dict[str, Any]) -> dict[str, Any]:
         chat, fault = "messages" in body, self.fault
         prompt = body["messages"][-1]["content"] if chat else body["prompt"]
-        ids = list(model().encode(prompt)) if isinstance(prompt, str) else list(prompt)
+        ids = list(model().tokenizer.encode(prompt)) if isinstance(prompt, str) else list(prompt)
         ids = [0, *ids] if fault.bos else ids
         ids = ids[-fault.cut_prompt :] if fault.cut_prompt else ids
         asked = {k: v for k, v in body.items() if k != fault.ignores}
@@ -157,7 +157,7 @@ class Fake:
                 break
         kept = made[:-1] if reason == "stop" else made
         out: dict[str, Any] = {"index": number, "finish_reason": reason, "count": len(made)}
-        text = lm.decode(kept) + " and more" * fault.other_text
+        text = lm.tokenizer.decode(kept) + " and more" * fault.other_text
         out |= {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
         if body.get("return_token_ids") and not fault.no_ids:
             out["token_ids"] = made

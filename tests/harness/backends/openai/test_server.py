@@ -12,7 +12,7 @@ from openended.harness.core import DataError, Ragged, SpecError
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Epsilon, Greedy, MinP, Nucleus, TopK
 from openended.harness.generation.beam_search import Beam
-from openended.harness.models import ModelSpec
+from openended.harness.models import ModelSpec, compute_token_nll
 from tests.harness.backends.openai.fake import ID, Fake, Fault, server
 from tests.helpers import cases, check_error, generate, ragged, scoring
 
@@ -31,7 +31,9 @@ def write(backend, prompts, decoder, most, seed=0, least=0):
 
 
 def prompts_of(local: TransformersBackend, samples: int) -> list[Prompt]:
-    return [Prompt(f"t/{i}", s, tuple(local.encode(t)), t) for i, t in enumerate(STARTS) for s in range(samples)]
+    return [
+        Prompt(f"t/{i}", s, tuple(local.tokenizer.encode(t)), t) for i, t in enumerate(STARTS) for s in range(samples)
+    ]
 
 
 def test_greedy_texts_are_the_models_own(local):
@@ -154,13 +156,13 @@ def rows(local) -> tuple[Ragged, Ragged]:
     """Texts of some length, one without a prompt, one without a token."""
     texts = [("Return the", " number of rows in the array."), ("", "The name of a file."), ("If not", "")]
     texts += [("x", " is a number")]
-    return ragged([local.encode(p) for p, _ in texts]), ragged([local.encode(t) for _, t in texts])
+    return ragged([local.tokenizer.encode(p) for p, _ in texts]), ragged([local.tokenizer.encode(t) for _, t in texts])
 
 
 @pytest.mark.parametrize("options", [{}, {"include_prompt": True}, {"bos": True}], ids=str)
 def test_losses_are_those_of_the_model_itself(local, rows, options):
-    ours = server(probe=True).score(scoring(*rows, batch_size=1, **options))
-    theirs = local.score(scoring(*rows, batch_size=4, **options))
+    ours = compute_token_nll(server(probe=True), scoring(*rows, batch_size=1, **options))
+    theirs = compute_token_nll(local, scoring(*rows, batch_size=4, **options))
     assert ours.offsets.tolist() == theirs.offsets.tolist()
     np.testing.assert_allclose(ours.values, theirs.values, atol=1e-5)
 
@@ -169,7 +171,7 @@ def test_a_text_longer_than_the_context_is_read_in_windows(local, rows):
     """Windows of 12 where the server tells 13: the token that it writes behind a text takes a place."""
     fake = Fake(context=13)
     long = ragged([np.concatenate([rows[1][0]] * 4)])
-    made = server(fake).score(scoring(ragged([[]]), long, batch_size=1))
+    made = compute_token_nll(server(fake), scoring(ragged([[]]), long, batch_size=1))
     assert len(made.values) == len(long.values) - 1
     assert np.isfinite(made.values).all()
     assert max(len(b["prompt"]) for b in fake.bodies) == 12
@@ -177,14 +179,15 @@ def test_a_text_longer_than_the_context_is_read_in_windows(local, rows):
 
 def test_what_a_server_cannot_score_is_refused(rows):
     with pytest.raises(SpecError, match="the dialect llama_cpp gives no log-probabilities of a given text"):
-        server(dialect="llama_cpp").score(scoring(*rows, batch_size=1))
+        compute_token_nll(server(dialect="llama_cpp"), scoring(*rows, batch_size=1))
     with pytest.raises(SpecError, match="needs tokenizer=HUB_ID_OR_FOLDER"):
-        server(tokenizer=None).score(scoring(*rows, batch_size=1))
+        compute_token_nll(server(tokenizer=None), scoring(*rows, batch_size=1))
 
     message = r"failed the sampling check: echo: it gives no log-probabilities of a given text"
-    check_error(DataError, message, server(Fake(Fault(no_echo=True)), probe=True).score, scoring(*rows, batch_size=1))
+    request, fault = scoring(*rows, batch_size=1), Fault(no_echo=True)
+    check_error(DataError, message, compute_token_nll, server(Fake(fault), probe=True), request)
     with pytest.raises(DataError, match=r"text \d of 4: server \S+ it gives no log-probabilities"):
-        server(Fake(Fault(no_echo=True))).score(scoring(*rows, batch_size=1))
+        compute_token_nll(server(Fake(fault)), request)
 
 
 # Half, a fifth and a tenth are listed; a fifth of the mass is not.

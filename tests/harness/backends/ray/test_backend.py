@@ -15,7 +15,14 @@ from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core import DataError, Ragged, Runtime
 from openended.harness.decoders import Nucleus, Prompt
 from openended.harness.generation.contrastive import ContrastiveDecoding
-from openended.harness.models import EmbedderSpec, ModelSpec, list_bundled_models
+from openended.harness.models import (
+    EmbedderSpec,
+    ModelSpec,
+    compute_token_nll,
+    embed_and_score,
+    embed_rows,
+    list_bundled_models,
+)
 from openended.harness.models.transformers import load_embedder
 from tests.helpers import cases, embed_one, embedding, generate, q_request, ragged, scoring, tiny_model
 
@@ -62,9 +69,9 @@ def there() -> RayBackend:
 
 
 def test_what_is_known_of_a_model_without_its_weights(here, there):
-    for name in ("device", "dtype", "eos_ids", "vocab_size", "context_length", "start_id", "spec"):
+    for name in ("device", "dtype", "eos_ids", "vocab_size", "context_length", "spec"):
         assert getattr(there, name) == getattr(here, name), name
-    assert there.bos_prefix([3]) == here.bos_prefix([3])
+    assert there.tokenizer.complete_prompt([]) == here.tokenizer.complete_prompt([])
 
 
 @pytest.mark.slow
@@ -81,7 +88,10 @@ def test_texts(here, there):
 @pytest.mark.slow
 def test_texts_of_a_decoder_that_needs_another_model(here, there):
     decoder = ContrastiveDecoding(amateur={"path": "bundled:docs-m"})
-    prompts = [Prompt(f"t/{i}", 0, tuple(here.encode(text))) for i, text in enumerate(["Return the", "If", "Raise an"])]
+    prompts = [
+        Prompt(f"t/{i}", 0, tuple(here.tokenizer.encode(text)))
+        for i, text in enumerate(["Return the", "If", "Raise an"])
+    ]
     ((name, spec),) = decoder.companions().items()
     made = [
         generate(lm, prompts, decoder, seed=0, max_new_tokens=5, batch_size=1, companions={name: other})
@@ -95,7 +105,7 @@ def test_windows_of_long_texts_fall_into_batches_without_regard_to_whose_they_ar
     texts = ragged([*TEXTS, *rows(11, 65, 300)])
     prompts = ragged([*PROMPTS, *rows(11, 0, 9)])
     here, there = spec.load(), load_ray_backend(Here(3), spec)
-    both = [lm.score(scoring(prompts, texts, include_prompt=True, batch_size=7)) for lm in (here, there)]
+    both = [compute_token_nll(lm, scoring(prompts, texts, include_prompt=True, batch_size=7)) for lm in (here, there)]
     assert np.array_equal(both[0].values, both[1].values)
     assert there.workers.asked[-1] > 3
 
@@ -106,8 +116,8 @@ def test_scores_and_vectors(here, there, batch_size):
     embedder = EmbedderSpec(path=SPEC.path, max_length=20)
     request = embedding(PROMPTS, TEXTS, embedder, include_prompt=True, batch_size=batch_size)
     done: list[int] = []
-    (vectors, cut), nll = there.embed_and_score(request, done.append)
-    (want, want_cut), want_nll = here.embed_and_score(request)
+    (vectors, cut), nll = embed_and_score(there, request, done.append)
+    (want, want_cut), want_nll = embed_and_score(here, request)
     assert np.array_equal(vectors, want)
     assert np.array_equal(nll.values, want_nll.values)
     assert (cut, nll.offsets.tolist()) == (want_cut, want_nll.offsets.tolist())
@@ -134,9 +144,9 @@ def test_statistics_of_q(here, there, batch_size):
 
 def test_no_text_at_all(here, there):
     nothing = ragged([])
-    assert len(there.score(scoring(nothing, nothing, batch_size=4))) == 0
+    assert len(compute_token_nll(there, scoring(nothing, nothing, batch_size=4))) == 0
     assert there.q_statistics(q_request(nothing, nothing, [Nucleus(p=0.8)], batch_size=4))[0].gold.tolist() == []
-    embedded = there.embed(embedding(nothing, nothing, EmbedderSpec(path=SPEC.path), batch_size=4))
+    embedded = embed_rows(there, embedding(nothing, nothing, EmbedderSpec(path=SPEC.path), batch_size=4))
     assert embedded.vectors.shape == (0, 0)
 
 

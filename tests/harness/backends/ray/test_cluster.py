@@ -17,7 +17,7 @@ from openended.harness.backends.ray.backend import load_ray_backend
 from openended.harness.backends.ray.cluster import Cluster, allocate_resources, warn_if_full
 from openended.harness.core import DataError, ExtraNotInstalled, Runtime, SpecError, Terminated
 from openended.harness.decoders import Nucleus, Prompt
-from openended.harness.models import EmbedderSpec, list_bundled_models
+from openended.harness.models import EmbedderSpec, embed_and_score, list_bundled_models
 from openended.harness.run import Session, run
 from openended.harness.storage.store import Store
 from tests.harness.run.small import ONE_MODEL, settings
@@ -90,7 +90,8 @@ def generated(lm, then=None) -> list:
 
 def featurized(lm, then=None) -> list[bytes]:
     embedder = EmbedderSpec(path="bundled:docs-s")
-    (vectors, _), nll = lm.embed_and_score(embedding(BEFORE, AFTER, embedder, include_prompt=True, batch_size=2), then)
+    request = embedding(BEFORE, AFTER, embedder, include_prompt=True, batch_size=2)
+    (vectors, _), nll = embed_and_score(lm, request, then)
     return [vectors.tobytes(), nll.values.tobytes()]
 
 

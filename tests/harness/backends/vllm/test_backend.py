@@ -13,7 +13,7 @@ from openended.harness.backends.vllm.spec import VllmSpec
 from openended.harness.core import DataError, ExtraNotInstalled, Generation, Ragged, SpecError, load_members
 from openended.harness.decoders.base import Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, Mirostat, Nucleus, TopK, Typical, Xtc
-from openended.harness.models import ModelSpec, load_model
+from openended.harness.models import ModelSpec, compute_token_nll, load_model
 from tests.harness.backends.vllm.fake import fake_vllm
 from tests.helpers import check_error, generate, generation, q_request, scoring
 
@@ -61,8 +61,8 @@ def test_losses_and_statistics_equal_those_of_the_reference(engine, reference):
     prompts = Ragged.from_rows([(1, 2), (), (7,), (8, 9, 10)], np.int64)
     continuations = Ragged.from_rows(rows, np.int64)
     done: list[int] = []
-    mine = make().score(scoring(prompts, continuations, include_prompt=True, batch_size=2), done.append)
-    theirs = reference.score(scoring(prompts, continuations, include_prompt=True, batch_size=2))
+    mine = compute_token_nll(make(), scoring(prompts, continuations, include_prompt=True, batch_size=2), done.append)
+    theirs = compute_token_nll(reference, scoring(prompts, continuations, include_prompt=True, batch_size=2))
     assert mine.offsets.tolist() == theirs.offsets.tolist()
     np.testing.assert_allclose(mine.values, theirs.values, atol=1e-5)
     assert sum(done) == 4
@@ -84,7 +84,7 @@ def test_the_record_says_how_the_engine_computes(engine):
     assert facts["engine"]["attention"] == "FAKE_ATTN"
     assert "vLLM" in facts["notes"][0]
     rows = Ragged.from_rows([(5, 6)], np.int64)
-    backend.score(scoring(rows, rows, batch_size=1))
+    compute_token_nll(backend, scoring(rows, rows, batch_size=1))
     assert "notes" not in backend.provenance()  # no texts were made in this call
 
 
