@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers.cache_utils import DynamicCache
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, grouped_mm_experts_forward
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -178,133 +178,88 @@ def _attend(
     return attended.view(1, len(q), q.shape[1], -1), None
 
 
-class RereadRunner(CacheRunner):
-    """Reads the whole text again at each step; keeps the token ids and nothing else."""
-
-    def __init__(self, lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> None:
-        super().__init__(lm, rows, length, once=once)
-        self._ids = torch.zeros((rows, length), dtype=torch.int64, device=self._device)
-
-    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
-        del every
-        for row, prompt in zip(rows, prompts, strict=True):
-            self._ids[row, : len(prompt)] = copy_to_device(prompt, self._device, np.int64)
-            self.lengths[row] = len(prompt)
-        return self._read(rows)
-
-    def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
-        index = np.asarray(rows)
-        self._ids[copy_to_device(index, self._device), copy_to_device(self.lengths[index], self._device)] = ids
-        self.lengths[index] += 1
-        return torch.stack([hidden[-1] for hidden in self._read(rows)])
-
-    def _read(self, rows: Sequence[int]) -> list[Tensor]:
-        """Last hidden states of all positions of each row; rows of one length go through together."""
-        states: dict[int, Tensor] = {}
-        for length in sorted({int(self.lengths[row]) for row in rows}):
-            part = [row for row in rows if self.lengths[row] == length]
-            missing = self._round_up_count(len(part)) - len(part)
-            filled = part + part[:1] * missing  # kernels for few rows round otherwise
-            ids = self._ids[copy_to_device(filled, self._device), :length]
-            with torch.inference_mode():
-                states.update(zip(part, self._body(input_ids=ids, use_cache=False)[0], strict=False))
-        return [states[row] for row in rows]
-
-    def _copy_rows(self, source: list[int], target: list[int], since: int) -> None:
-        del since
-        to, origin = (copy_to_device(rows, self._device) for rows in (target, source))
-        self._ids[to] = self._ids[origin]
-
-
 class SameLengthRunner(CacheRunner):
-    """All rows have one length, and those in use are the first ones."""
+    """All rows have one length, and those in use are the first ones; they share a cache of transformers."""
 
     ragged = False
 
     def __init__(self, lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> None:
         super().__init__(lm, rows, length, once=once)
-        self._once, self._room = once, length
-        self._cache: Any = None
+        self._once = once
+        self._past: dict[int, Any] = {}
+        """What each row holds: the cache of the last pass that it was in, and its index there."""
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
         del every
-        states: dict[int, Tensor] = {}
-        for length in sorted({len(p) for p in prompts}, reverse=True):
-            part = [i for i, p in enumerate(prompts) if len(p) == length]
-            if not self._once:
-                full = self._round_up_count(len(self.lengths))
-                count = self._lm.model.config.get_text_config(decoder=True).num_hidden_layers
-                self._cache = Cache(layers=[FixedLayer(full, self._room) for _ in range(count)])
-            ids = copy_to_device([tuple(prompts[i]) for i in part], self._device, np.int64)
-            states.update(zip(part, self._run(ids, 0).unbind(0), strict=True))
-            for layer in self._list_layers():
-                layer.move([rows[i] for i in part], list(range(len(part))))
-        self.lengths[list(rows)] = [len(p) for p in prompts]
-        return [states[i] for i in range(len(prompts))]
+        self.lengths[list(rows)] = 0
+        return self._read(rows, [copy_to_device(prompt, self._device, np.int64) for prompt in prompts])
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
-        hidden = self._run(ids[:, None], int(self.lengths[0]))[:, 0]
-        self.lengths[: len(rows)] += 1
+        return torch.cat(self._read(rows, list(ids[:, None])))
+
+    def _read(self, rows: Sequence[int], new: Sequence[Tensor]) -> list[Tensor]:
+        """Run new tokens (t,) of each row; returns their last hidden states (t, d)."""
+        groups: dict[tuple[int, int], list[int]] = {}
+        for i, row in enumerate(rows):
+            groups.setdefault((int(self.lengths[row]), len(new[i])), []).append(i)
+        states: dict[int, Tensor] = {}
+        for (start, length), part in sorted(groups.items(), reverse=True):
+            some = [rows[i] for i in part]
+            missing = self._round_up_count(len(part)) - len(part)  # kernels for few rows round otherwise
+            ids = torch.stack([new[i] for i in part + part[:1] * missing])
+            with torch.inference_mode():
+                states.update(zip(part, self._run(some, ids, start), strict=False))
+            self.lengths[some] = start + length
+        return [states[i] for i in range(len(rows))]
+
+    def _run(self, rows: list[int], ids: Tensor, start: int) -> Tensor:
+        """Return the last hidden states (n, t, d) of ids (n, t), filled up, after `start` positions of the rows."""
+        cache = None if self._once else self._find_cache(rows, len(ids), start)
+        at = torch.arange(start, start + ids.shape[1], device=ids.device)
+        out = self._body(
+            input_ids=ids, past_key_values=cache, use_cache=cache is not None, cache_position=at,
+            position_ids=at.expand(len(ids), -1),
+        )  # fmt: skip
+        if start:
+            self._past.clear()  # of rows whose texts have ended
+        self._past.update({row: (cache, i) for i, row in enumerate(rows)})
+        hidden: Tensor = out.last_hidden_state
         return hidden
 
-    def _run(self, ids: Tensor, start: int) -> Tensor:
-        """Last hidden states (n, t, d) of ids (n, t) after `start` positions."""
-        n, t = ids.shape
-        missing = self._round_up_count(n) - n
-        if missing:
-            ids = torch.cat([ids, ids[:1].expand(missing, t)])
-        at = torch.arange(start, start + t, device=ids.device)
-        for layer in self._list_layers():
-            layer.used = start
-        with torch.inference_mode():
-            out = self._body(
-                input_ids=ids, past_key_values=self._cache, use_cache=self._cache is not None, cache_position=at,
-                position_ids=at.expand(len(ids), t),
-            )  # fmt: skip
-        hidden: Tensor = out.last_hidden_state
-        return hidden[:n]
+    def _find_cache(self, rows: list[int], count: int, length: int) -> DynamicCache:
+        """Return a cache with so many positions of the rows, filled up: that of their last pass if it is the same."""
+        new = DynamicCache()
+        if not length:
+            return new
+        pasts = [self._past[row] for row in rows]
+        last: DynamicCache = pasts[0][0]
+        is_same = pasts == [(last, i) for i in range(len(rows))] and last.get_seq_length() == length
+        if is_same and len(last.layers[0].keys) == count:
+            return last
+        pasts += pasts[:1] * (count - len(rows))
+        for layer in range(len(last.layers)):
+            cached = [(cache.layers[layer], i) for cache, i in pasts]
+            keys = torch.stack([each.keys[i, :, :length] for each, i in cached])
+            new.update(keys, torch.stack([each.values[i, :, :length] for each, i in cached]), layer)
+        return new
 
     def _copy_rows(self, source: list[int], target: list[int], since: int) -> None:
-        for layer in self._list_layers():
-            layer.move(target, source, since)
-
-    def _list_layers(self) -> list[Any]:
-        return [] if self._cache is None else list(self._cache.layers)
+        del since
+        self._past.update(zip(target, [self._past[row] for row in source], strict=True))
 
 
-class FixedLayer(DynamicLayer):  # type: ignore[misc]
-    """Keys and values in a buffer of the final length."""
+class RereadRunner(SameLengthRunner):
+    """Reads the whole text again at each step; what a row holds are its token ids."""
 
-    def __init__(self, rows: int, length: int) -> None:
-        super().__init__()
-        self.used, self._rows, self._length = 0, rows, length
+    ragged = True
 
-    def update(self, key_states: Any, value_states: Any, *_: Any, **__: Any) -> Any:  # noqa: ANN401
-        if not self.used:
-            self.dtype, self.device = key_states.dtype, key_states.device
-            self.is_initialized: bool = True
-            # Zeros, because unused rows are computed too.
-            self.keys, self.values = (
-                states.new_zeros((self._rows, states.shape[1], self._length, states.shape[3]))
-                for states in (key_states, value_states)
-            )
-        n, end = len(key_states), self.used + key_states.shape[2]
-        self.keys[:n, :, self.used : end] = key_states
-        self.values[:n, :, self.used : end] = value_states
-        self.used = end
-        return self.keys[:n, :, :end], self.values[:n, :, :end]
-
-    def get_seq_length(self) -> int:
-        return self.used
-
-    def get_mask_sizes(self, query: Any) -> tuple[int, int]:  # noqa: ANN401 - an int or positions, by version
-        return self.used + (query if isinstance(query, int) else query.shape[0]), 0
-
-    def move(self, to: list[int], source: list[int], since: int = 0) -> None:
-        with torch.inference_mode():
-            target, origin = (copy_to_device(rows, self.device) for rows in (to, source))
-            for buffer in (self.keys, self.values):
-                buffer[target, :, since : self.used] = buffer[origin, :, since : self.used]
+    def _run(self, rows: list[int], ids: Tensor, start: int) -> Tensor:
+        if start:
+            past = torch.stack([self._past[row][:start] for row in rows])
+            ids = torch.cat([torch.cat([past, past[:1].expand(len(ids) - len(past), -1)]), ids], 1)
+        self._past.update(zip(rows, ids, strict=False))
+        hidden: Tensor = self._body(input_ids=ids, use_cache=False)[0]
+        return hidden[:, start:]
 
 
 RUNNERS: dict[str, type[CacheRunner]] = {"fixed": GeneralRunner, "equal": SameLengthRunner, "reread": RereadRunner}
