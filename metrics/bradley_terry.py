@@ -13,7 +13,7 @@ are refused with the groups' names. Standard errors come from the observed infor
 Judgments of one item, and of one rater, are not independent, so the errors of a file are clustered by both: the larger
 ones count.
 
-`ties=half` shrinks scores toward 0, because a tie is evidence that two players are equally able; `ties=drop` gives the
+`ties=half` shrinks scores toward 0, because a tie is evidence that two systems are equally able; `ties=drop` gives the
 log odds of winning a comparison that is decided.
 
 `control=[length,family]` adds what sways judges to the log odds: β · log2 of the ratio of both lengths, and β for a
@@ -89,13 +89,13 @@ def _require_connected(matrix: core.F64, names: Sequence[str]) -> None:
             continue
         groups = [", ".join(names[int(i)] for i in np.flatnonzero(group == g)) for g in range(count)]
         if kind == "weak":
-            raise core.UndefinedMetric(f"no comparisons link these groups of players: {' | '.join(groups)}")
+            raise core.UndefinedMetric(f"no comparisons link these groups of systems: {' | '.join(groups)}")
         claims = []
         for g, members in enumerate(groups):
             inside = group == g
             for lost, word in ((matrix[~inside][:, inside], "lost to"), (matrix[inside][:, ~inside], "beat")):
                 if not lost.any():
-                    claims.append(f"{members} never {word} another player")
+                    claims.append(f"{members} never {word} another system")
         raise core.UndefinedMetric(f"no finite scores: {'; '.join(claims)}")
 
 
@@ -227,7 +227,7 @@ class BradleyTerry(core.JudgmentMetric):
     titles = {"bradley_terry": "Bradley-Terry"}
 
     system: str | None = None
-    """Whose score is the value; null: the run's, by judgment_players; of a file alone the best model's."""
+    """Whose score is the value; null: the run's, by judgment_systems; of a file alone the best model's."""
     ties: TieRule = "half"
     """Half a win each, which shrinks scores toward 0; random: a win for either, by the seed; drop; MAUVE gave ties to
     side A at a random position, which is `random`."""
@@ -298,7 +298,7 @@ class BradleyTerry(core.JudgmentMetric):
             left_out = f", {wins.too_fast} faster than {self.min_seconds:g} s left out" if wins.too_fast else ""
             left_out += f", {wins.empty} without an outcome left out" if wins.empty else ""
             notes.append(
-                f"{about}{wins.compared} comparisons of {len(players)} players ({', '.join(players)}); "
+                f"{about}{wins.compared} comparisons of {len(players)} systems ({', '.join(players)}); "
                 f"{wins.ties} {'tie' if wins.ties == 1 else 'ties'} ({self.ties}){left_out}"
             )
             for name, effect, error in zip(control, fit.effects, std_errors[len(fit.scores) :], strict=True):

@@ -358,7 +358,7 @@ class Huse(core.JudgmentMetric):
     scale_max: float | None = None
     """Highest rating that is allowed."""
     system: str | None = None
-    """The model's name in the file; null: by judgment_players; of a file alone the only one."""
+    """The model's name in the file; null: by judgment_systems; of a file alone the only one."""
     empty: Empty = "refuse"
     """A row without a rating; skip: left out, and counted in the notes."""
 

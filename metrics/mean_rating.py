@@ -52,7 +52,7 @@ class MeanRating(JudgmentMetric):
     titles = {"mean_rating": "Mean rating"}
 
     system: str | None = None
-    """The run's name in the file; null: by judgment_players."""
+    """The run's name in the file; null: by judgment_systems."""
     empty: Empty = "refuse"
     """A row without a rating; skip: left out, and counted in the notes."""
 

@@ -4,10 +4,10 @@
 
 y and y' are the counts of phrase w in model and human text, n and n' all phrases, a = A times the share of w in both
 sides together (the informative prior). A phrase is overused if z > 3. The values are the shares of the model's words
-and trigrams that belong to overused ones: 0 if it writes as people do, lower is better; other human texts (the ceiling)
-are not at 0, because texts repeat their own topics. Shares grow with the number of texts, as z does. Words are letters,
-digits and apostrophes in lower case; trigrams do not cross texts. The worst twenty are named in the notes. Phrases that
-the model uses fewer than three times are not counted.
+and trigrams that belong to overused ones: 0 if it writes as people do, lower is better; other human texts
+(the human–human reference) are not at 0, because texts repeat their own topics. Shares grow with the number of texts,
+as z does. Words are letters, digits and apostrophes in lower case; trigrams do not cross texts. The worst twenty are
+named in the notes. Phrases that the model uses fewer than three times are not counted.
 
 Source: Monroe, Colaresi and Quinn 2008, "Fightin' words: lexical feature selection and evaluation for identifying the
 content of political conflict", section 3.5.1. The share as a value, and human text of the task in place of a word list,

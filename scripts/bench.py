@@ -26,8 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts.pages import ROOT, find_block, read_table, replace_block, split_row
 
 AREAS = {
     "accelerator": "accelerator", "decoding": "generation", "engines": "models", "intervals": "metrics",
@@ -208,20 +209,18 @@ def write_section(
 ) -> None:
     """Write an area's table into the page. Other areas, and works that were not run, keep their lines."""
     page = path.read_text(encoding="utf-8") if path.exists() else TITLE
-    match = re.search(rf"<!-- {area} -->.*?<!-- end {area} -->", page, flags=re.DOTALL)
-    old = [line for line in match.group(0).splitlines() if line.startswith("| ")] if match else []
-    rows = {line.split(" | ")[0].removeprefix("| "): line for line in old} | dict(rows)
-    names = rows if MODEL in os.environ else [work.name for work in works if work.name in rows]
-    lines = [rows[name] for name in names]  # of other models too
+    rows = {split_row(line)[0]: line for line in read_table(page, area)[2:]} | dict(rows)
+    names = rows if MODEL in os.environ else [work.name for work in works if work.name in rows]  # of other models too
     info = Path("/proc/cpuinfo")  # the processor; the host is not named
     model = re.search(r"model name\s*:\s*(.+)", info.read_text(encoding="utf-8")) if info.exists() else None
     cpu = model.group(1) if model else platform.processor() or platform.machine()
     machine = f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}"
     about = [f"`python scripts/bench.py --only {area}` on {machine}"]
     about += [f"{name} {version}" for name, version in sorted(versions.items())]
-    head = [f"<!-- {area} -->", f"## {area}", "", f"{', '.join(about)}.", "", HEADER, RULE]
-    section = "\n".join([*head, *lines, f"<!-- end {area} -->"])
-    page = page.replace(match.group(0), section) if match else f"{page.rstrip()}\n\n{section}\n"
+    section = "\n".join([f"## {area}", "", f"{', '.join(about)}.", "", HEADER, RULE, *(rows[name] for name in names)])
+    if find_block(page, area) is None:
+        page = f"{page.rstrip()}\n\n<!-- {area} -->\n<!-- /{area} -->\n"
+    page = replace_block(str(path), page, area, section)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
 

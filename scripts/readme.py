@@ -7,20 +7,19 @@ A block is the text between `<!-- NAME -->` and `<!-- /NAME -->`; blocks `STRESS
 import argparse
 import dataclasses
 import inspect
-import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from openended.harness.app.commands.list import describe_state, read_papers  # noqa: E402
-from openended.harness.app.stress_reference import StressRow, find_smallest, load_stress_rows  # noqa: E402
-from openended.harness.core.interfaces import Metric  # noqa: E402
-from openended.harness.core.registry import load_members  # noqa: E402
-from openended.harness.decoders.base import SamplingDecoder  # noqa: E402
+from openended.harness.app.commands.list import describe_state, read_papers
+from openended.harness.app.stress_reference import StressRow, find_smallest, load_stress_rows
+from openended.harness.core.interfaces import Metric
+from openended.harness.core.registry import load_members
+from openended.harness.decoders.base import SamplingDecoder
+from scripts.pages import ROOT, format_table, replace_block
 
 STRESS_TABLE = ROOT / "harness/assets/stress_docs.csv"
 # Values kept in the package.
@@ -33,15 +32,14 @@ SHOWN = (
 )  # fmt: skip
 
 
-def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Format a Markdown table."""
-    lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def first_docstring_line(thing: object) -> str:
     """Return the first line of a docstring without its period."""
     return (inspect.getdoc(thing) or "").split("\n")[0].rstrip(".")
+
+
+def list_needs(metric: Metric) -> str:
+    """List the features that a metric reads, and the models that make them."""
+    return ", ".join(dict.fromkeys(n.kind + (f" by {n.by}" if n.by else "") for n in metric.needs()))
 
 
 def format_metrics() -> str:
@@ -50,7 +48,7 @@ def format_metrics() -> str:
     rows = []
     for name, cls in load_members("metric").items():
         metric: Metric = cls()
-        reads = ", ".join(dict.fromkeys(f"{n.kind}" + (f" by {n.by}" if n.by else "") for n in metric.needs()))
+        reads = list_needs(metric)
         low, high = (f"{bound:g}".replace("-inf", "−∞").replace("inf", "∞") for bound in metric.bounds)
         meaning = first_docstring_line(inspect.getmodule(cls))
         page = f"metrics/{name}.md"
@@ -169,17 +167,6 @@ def list_blocks() -> dict[str, dict[str, Callable[[], str]]]:
     }
 
 
-def rewrite(page: str, text: str, blocks: dict[str, str]) -> str:
-    """Replace the text between the marks of each block."""
-    for name, body in blocks.items():
-        pattern = rf"<!-- {name} -->\n.*?<!-- /{name} -->"
-        if not re.search(pattern, text, flags=re.DOTALL):
-            raise SystemExit(f"{page}: no block <!-- {name} -->; add it and its end <!-- /{name} -->")
-        block = f"<!-- {name} -->\n{body}\n<!-- /{name} -->"
-        text = re.sub(pattern, lambda _, block=block: block, text, flags=re.DOTALL)
-    return text
-
-
 def main() -> int:
     """Update or check the pages."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -198,7 +185,9 @@ def main() -> int:
         blocks = {name: make() for name, make in makers.items()}
         if options.quickstart and page == "README.md":
             blocks["QUICKSTART"] = extract_table(options.quickstart.read_text(encoding="utf-8"))
-        new = rewrite(page, old, blocks)
+        new = old
+        for name, body in blocks.items():
+            new = replace_block(page, new, name, body)
         stale += [page] if new != old else []
         if not options.check:
             path.write_text(new, encoding="utf-8")

@@ -19,9 +19,9 @@ class LazyModule(ModuleType):
 if TYPE_CHECKING:
     import torch as torch
 
-    from scripts.studies import sampler_worlds as sampler_worlds
     from tests import simulated_device as simulated_device
+    from tests.oracles import sampler_laws as sampler_laws
 else:
     torch = LazyModule("torch")
-    sampler_worlds = LazyModule("scripts.studies.sampler_worlds")
+    sampler_laws = LazyModule("tests.oracles.sampler_laws")
     simulated_device = LazyModule("tests.simulated_device")

@@ -113,7 +113,7 @@ class Metric(Spec, ABC):
     says which sets are valid. The mathematics is in functions of the module.
 
     `sides`: `one` reads `features.model` alone (and so has a human row of its own); `two` compares the sides (its human
-    row is the human ceiling where `ceiling` is true); `human` reads statistics of Q on human text.
+    row is the human–human reference where `ceiling` is true); `human` reads statistics of Q on human text.
     """
 
     group: ClassVar[str] = "metric"

@@ -280,7 +280,7 @@ def check_sizes(material: StudyTexts, protocol: StudyProtocol, people: int | Non
         each, unit = math.comb(each, 2), "pair"
     problems, flags = [], {}
     if protocol.items > prompts:
-        of = " for each pair of players" if unit == "pair" else ""
+        of = " for each pair of systems" if unit == "pair" else ""
         problems.append(f"items={protocol.items}: there are {prompts} prompts{of}")
         flags["items"] = prompts
     if people is not None and each * protocol.raters > people:

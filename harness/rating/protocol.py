@@ -80,7 +80,7 @@ class StudyProtocol(core.Spec):
     answers: tuple[Any, ...] = core.option(core.REQUIRED, lambda a: 2 <= len(a) <= _MOST_KEYS, f"2 to {_MOST_KEYS}")
     """In the order of the keys 1, 2, …; see `AnswerChoice`."""
     items: int = _size(
-        MISSING, 1, "pairs: prompts for each pair of players; ratings: prompts, each with the texts of all players"
+        MISSING, 1, "pairs: prompts for each pair of systems; ratings: prompts, each with the texts of all systems"
     )
     raters: int = _size(1, 1, "raters of each item")
     items_a_sheet: int = _size(20, 1, "items that one rater gets")

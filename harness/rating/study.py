@@ -186,7 +186,7 @@ class Study:
     def lines(self) -> Iterator[str]:
         """Return the lines that the command prints: texts, controls, cost and precision."""
         m, p = self.key.material, self.key.protocol
-        yield f"{p.label}: {len(m.players)} players ({', '.join(m.players)}), {len(m.texts):,} prompts to draw from"
+        yield f"{p.label}: {len(m.players)} systems ({', '.join(m.players)}), {len(m.texts):,} prompts to draw from"
         yield from m.remarks
         if not self.key.controls:
             yield "no control items: --controls FILE adds some with known answers"
@@ -219,7 +219,7 @@ def write_datasheet(study: Study) -> Iterator[str]:
     pay = "…" if p.pay is None else f"{p.pay:.2f} per item{by_hour}"
     unit = "pair of texts of one prompt" if p.kind == "pairs" else "text"
     sections = {
-        "Outputs evaluated": [f"{len(rated):,} items, each a {unit}, of {len(m.players)} players",
+        "Outputs evaluated": [f"{len(rated):,} items, each a {unit}, of {len(m.players)} systems",
                               *(f"{player}: in {rated_by[player]:,} items" for player in m.players)],
         "Prompts": [f"{len(m.texts):,} to draw from, {len({task.example for task in rated}):,} used", *m.remarks,
                     *(f"{name}: {value}" for name, value in limits.items() if value is not None)],

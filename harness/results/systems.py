@@ -290,7 +290,7 @@ def has_same_data(human: SystemValue, item: SystemValue) -> bool:
 
 
 def find_human_value(items: Iterable[SystemValue], like: SystemValue) -> SystemValue | None:
-    """Return the human value (of two sides: the human ceiling) that matches a system's in metric, signature and data.
+    """Return the human value (of two sides: human text against human text) of a system's metric, signature and data.
 
     The number of texts may differ, since a system with several samples per prompt has more texts than the humans.
     """

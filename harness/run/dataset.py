@@ -49,7 +49,7 @@ class Dataset:
     chat: Step | None
     """What the model under test reads in place of the prompts: requests, or its chat template; None: the prompts."""
     human_rows: TextRows  # the human side
-    spare_rows: TextRows  # human texts of other prompts; they replace the system in the human ceiling
+    spare_rows: TextRows  # human texts of other prompts; they replace the system in the human–human reference
     reference_rows: TextRows | None  # several human texts of each prompt, where the task has them
     other_rows: TextRows | None  # human texts beyond both (`human_examples`), for differences of systems
 

@@ -75,7 +75,7 @@ class RunTexts:
             needed = read(self.model_rows.rows, count_rows, self.settings.texts.num_model_texts)
             have = read(spare.rows, count_rows, needed)
             lack = f"it needs {needed} further human texts, as many as a system has; {have} were left"
-            missing = replace(of_model, system="ceiling", reason=f"no human ceiling: {lack}")
+            missing = replace(of_model, system="ceiling", reason=f"no human–human reference: {lack}")
             yield Measurement(metric, "ceiling", human, spare) if have == needed else missing
         has_texts = read(self.model_rows.rows, count_rows, 1)
         yield replace(of_model, human=human) if has_texts else replace(of_model, reason="there are no texts")

@@ -1,4 +1,4 @@
-"""Match a run's system with a player of a file of judgments, so that no row shows the value of another system."""
+"""Match a run's system with a name in a file of judgments, so that no row shows the value of another system."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class JudgmentSource:
         return self.file, (state.st_mtime_ns, state.st_size), tuple(self.options.columns.items())
 
     def list_players(self) -> list[str]:
-        """Return the players that `judgment_players` matches to the run's system; at most one of them is in a file."""
+        """Return the players that `judgment_systems` matches to the run's system; at most one of them is in a file."""
         return [
             player
             for player, system in self.options.players.items()
@@ -123,8 +123,7 @@ class JudgmentSource:
         if human:
             if core.HUMAN not in players:
                 raise core.UndefinedMetric(
-                    f"no player of the file is the human text; it has {names}; "
-                    "judgment_players={PLAYER: human} names it"
+                    f"no name in the file is the human text; it has {names}; judgment_systems={{NAME: human}} names it"
                 )
             return core.HUMAN
         typed = getattr(metric, "system", None)
@@ -139,7 +138,7 @@ class JudgmentSource:
             matched = [player for player in players if texts_ids.get(player) == run_id]
         if len(matched) > 1:
             raise core.SpecError(
-                f"judgment_players: {' and '.join(matched)} are matched to one system, {self.system_name}; "
+                f"judgment_systems: {' and '.join(matched)} are matched to one system, {self.system_name}; "
                 "add an axis that tells them apart, as decoder.p"
             )
         if matched:
@@ -148,8 +147,8 @@ class JudgmentSource:
             return core.UNNAMED
         others = ": the rated texts have another seed or other options" if texts_ids else ""
         raise core.UndefinedMetric(
-            f"no player of the file is matched to this system{others}; it has {names}; "
-            "judgment_players={PLAYER: {model: MODEL, decoder: DECODER}} matches one"
+            f"no name in the file is matched to this system{others}; it has {names}; "
+            "judgment_systems={NAME: {model: MODEL, decoder: DECODER}} matches one"
         )
 
 
@@ -214,8 +213,8 @@ def check_players(grid: Iterable[Settings]) -> None:
         for source in sources:
             if (other := systems.setdefault(source, axes)) != axes:
                 option, file, *named = source
-                what = f"{option}={file}" + (f": player {named[0]}" if named else "")
-                advice = "judgment_players={NAME: {AXIS: VALUE}} tells them apart" if named else "give each its own"
+                what = f"{option}={file}" + (f": system {named[0]}" if named else "")
+                advice = "judgment_systems={NAME: {AXIS: VALUE}} tells them apart" if named else "give each its own"
                 differ = [axis for axis in {**other, **axes} if other.get(axis) != axes.get(axis)]
                 visible = [axis for axis in differ if "." not in axis or axis.partition(".")[0] not in differ]
                 first, second = (" ".join(f"{a}={s[a]}" for a in visible if a in s) for s in (other, axes))

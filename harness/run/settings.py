@@ -23,7 +23,7 @@ BUNDLED_DATA = Path(str(resources.files("openended.tasks"))) / "data"
 _MOST_TOKENS_PER_WORD = 20  # only scripts without spaces, or unknown to the model, have more
 _PRESET = "compat"  # presets of metric options
 _RUN_NAME = re.compile(r"[\w][\w.+=-]*")
-PLAYER_AXES = ("task", "model", "decoder", "samples", "max_new_tokens", "min_new_tokens")  # of `judgment_players`
+PLAYER_AXES = ("task", "model", "decoder", "samples", "max_new_tokens", "min_new_tokens")  # of `judgment_systems`
 MODEL_UNDER_TEST = ("model", "decoder")  # of a need: the model under test computes it
 
 
@@ -194,11 +194,11 @@ class JudgmentOptions(_Part):
         for player, system in self.players.items():
             axes = system if isinstance(system, Mapping) else {}
             if system != core.HUMAN and not axes:
-                raise core.SpecError(f"judgment_players.{player}: expected a system, as in {form}, got {system!r:.60}")
+                raise core.SpecError(f"judgment_systems.{player}: expected a system, as in {form}, got {system!r:.60}")
             for axis in axes:
                 if str(axis).partition(".")[0] not in PLAYER_AXES:
                     raise core.SpecError(
-                        f"judgment_players.{player}: no axis {axis!r}{core.suggest(str(axis), PLAYER_AXES)}; expected "
+                        f"judgment_systems.{player}: no axis {axis!r}{core.suggest(str(axis), PLAYER_AXES)}; expected "
                         f"{', '.join(PLAYER_AXES)} or an option of theirs, as decoder.p"
                     )
 
@@ -396,7 +396,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         "judgments": JudgmentOptions(
             file=config.get("judgments"),
             columns=_read_mapping(config, "judgment_columns", "{ours: theirs}"),
-            players=config.get("judgment_players") or {},
+            players=config.get("judgment_systems") or {},
         ),
         "training": _read_mapping(config, "training", "{family: NAME, stage: NAME}"),
         "runtime": core.construct(core.Runtime, config.get("runtime"), "runtime"),
@@ -411,7 +411,7 @@ _TEXT_OPTIONS = tuple(each.name for each in fields(TextOptions))
 _OWN_OPTIONS = ("experiment", "protocol", "audit", "intervals", "plan_only")
 _OPTIONS = {
     *_TEXT_OPTIONS, *_OWN_OPTIONS, "task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime",
-    "tracker", "training", "features", "judgments", "judgment_columns", "judgment_players", "outputs_dir", "name",
+    "tracker", "training", "features", "judgments", "judgment_columns", "judgment_systems", "outputs_dir", "name",
 }  # fmt: skip
 """Names of a configuration; `name` became `experiment`, and the tracker reads its own."""
 

@@ -118,7 +118,7 @@ def digest_model(spec: core.ModelInfo | EmbedderSpec) -> str:
 
 
 def has_tokens_of(spec: ModelSpec | None, other: ModelSpec | None) -> bool:
-    """Return whether two models have one tokenizer; false where one is missing, as the step that needs it says."""
+    """Return whether two models have the same tokenizer; false if one is missing, about which its own step raises."""
     try:
         return spec is not None and other is not None and digest_encoding(spec) == digest_encoding(other)
     except core.DataError:

@@ -29,7 +29,8 @@ from openended.harness.models.transformers import LanguageModel, load_model
 from openended.metrics.eps_ppl import eps_ppl
 from openended.metrics.jensen_shannon import jensen_shannon
 from openended.metrics.sparsemax_score import sparsemax_score
-from scripts.bench import ROOT, SIMULATED, Benchmark, choose_size, format_equality, format_relative_gap
+from scripts.bench import SIMULATED, Benchmark, choose_size, format_equality, format_relative_gap
+from scripts.pages import ROOT
 
 Counts = dict[str, float]
 Backend = Any
@@ -237,14 +238,9 @@ DECODING = [
     _make_teaching_work("one untruncated Q", [Ancestral()], 1.0, "5×"),
     _make_teaching_work("one nucleus", [NUCLEUS], 0.95, "15×"),
     _make_teaching_work(
-        "twenty decoders",
-        TWENTY,
-        0.95,
-        "40×",
-        against="a full pass a metric and decoder (one timed)",
-        peer_share=1 / 20,
+        "twenty decoders", TWENTY, 0.95, "40×", "a full pass a metric and decoder (one timed)", peer_share=1 / 20
     ),
-]
+]  # fmt: skip
 
 
 # servers and workers: other backends
@@ -258,7 +254,7 @@ def run_backend(size: Size, backend: Backend) -> Counts:
 
 
 SERVER_SIZE = Size(prompts=choose_size(512, 16), shortest=35, longest=35, new=choose_size(128, 8), slots=64)
-SECONDS = 0.01  # of the sleeping server for a token
+SECONDS_PER_TOKEN = 0.01  # of the sleeping server
 WORKER_SIZE = Size(prompts=choose_size(384, 8), shortest=20, longest=20, new=64, slots=64, least=64)
 WORKER_MODEL = ModelSpec(path="bundled:docs-m")
 
@@ -279,7 +275,7 @@ def _start_server() -> Backend:
     async def answer(request: Request) -> Response:
         body = await request.json()
         async with slots:
-            await asyncio.sleep(SERVER_SIZE.new * SECONDS)
+            await asyncio.sleep(SERVER_SIZE.new * SECONDS_PER_TOKEN)
         ids = list(range(100, 100 + SERVER_SIZE.new))
         choice = {"token_ids": ids, "prompt_token_ids": body["prompt"], "finish_reason": "length", "text": ""}
         return JSONResponse({"choices": [choice], "usage": {"prompt_tokens": len(body["prompt"])}})
@@ -300,7 +296,7 @@ def _start_server() -> Backend:
 
 def _sleep_like_server(_: Backend) -> Counts:
     """Take the server's own time for the same texts."""
-    time.sleep(SERVER_SIZE.prompts / SERVER_SIZE.slots * SERVER_SIZE.new * SECONDS)
+    time.sleep(SERVER_SIZE.prompts / SERVER_SIZE.slots * SERVER_SIZE.new * SECONDS_PER_TOKEN)
     return {"tokens": float(SERVER_SIZE.prompts * SERVER_SIZE.new)}
 
 

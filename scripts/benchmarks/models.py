@@ -130,13 +130,9 @@ def _load(precision: str, warm_up: Callable[[TransformersBackend], object] | Non
 
 
 def _make_work(
-    name: str,
-    precision: str,
-    harness: Callable[[Any], Counts],
-    against: str,
-    peer: Callable[[Any], Counts],
+    name: str, precision: str, harness: Callable[[Any], Counts], against: str, peer: Callable[[Any], Counts],
     target: str,
-) -> Benchmark:
+) -> Benchmark:  # fmt: skip
     load = partial(_load, precision)
     return Benchmark(
         name=f"{TITLE} {precision}: {name}", prepare=load, harness=harness, against=against, peer=peer, target=target,

@@ -1,18 +1,17 @@
 """Sizes of the bundled models, and the passages of the `docs` task as sequences of tokens."""
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
-from openended.tasks._docstrings import load_passages, package_versions
+from openended.tasks import docs
+from openended.tasks._docstrings import package_versions
 from openended.tasks._passages import Passage, fingerprint
 
 END, MASK = "<|endoftext|>", "[MASK]"
@@ -68,44 +67,33 @@ class TokenLosses(NamedTuple):
     weights: torch.Tensor
 
 
-def load_corpus(workdir: Path) -> tuple[list[Passage], dict[str, Any]]:
-    """Load the passages, from the working folder if package versions are unchanged."""
-    cache, versions = workdir / "passages.json", package_versions()
-    if cache.is_file():
-        stored = json.loads(cache.read_text())
-        if stored["facts"]["versions"] == versions:
-            return [Passage(**row) for row in stored["passages"]], stored["facts"]
-    passages = load_passages()
-    facts: dict[str, Any] = {"fingerprint": fingerprint(passages), "versions": versions}
+def load_corpus() -> tuple[list[Passage], dict[str, Any]]:
+    """Load the passages, as the task `docs` does, and what the model card says about them."""
+    passages = docs.load_corpus(docs.Docs().fingerprint())
+    facts: dict[str, Any] = {"fingerprint": fingerprint(passages), "versions": package_versions()}
     for split in ("train", "valid", "test"):
         texts = [p.text for p in passages if p.split == split]
         facts[split] = {"passages": len(texts), "words": sum(len(text.split()) for text in texts)}
-    workdir.mkdir(parents=True, exist_ok=True)
-    cache.write_text(json.dumps({"facts": facts, "passages": [passage._asdict() for passage in passages]}))
     return passages, facts
 
 
-def train_tokenizer(workdir: Path, passages: Sequence[Passage], mark: str) -> PreTrainedTokenizerFast:
-    """Train the shared tokenizer on the train split, or load it if it exists."""
-    folder = workdir / f"tokenizer-{mark[:12]}"
-    if not (folder / "tokenizer.json").is_file():
-        raw = Tokenizer(models.BPE())
-        raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        raw.decoder = decoders.ByteLevel()
-        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-        trainer = trainers.BpeTrainer(
-            vocab_size=VOCAB_SIZE, special_tokens=[END], initial_alphabet=alphabet, show_progress=False
-        )
-        raw.train_from_iterator((p.text for p in passages if p.split == "train"), trainer)
-        ends = dict.fromkeys(("bos_token", "eos_token", "pad_token", "unk_token"), END)
-        fast = PreTrainedTokenizerFast(
-            tokenizer_object=raw, model_max_length=POSITIONS, clean_up_tokenization_spaces=False, **ends
-        )
-        fast.save_pretrained(folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+def train_tokenizer(passages: Sequence[Passage]) -> PreTrainedTokenizerFast:
+    """Train the shared tokenizer on the train split."""
+    raw = Tokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCAB_SIZE, special_tokens=[END], initial_alphabet=alphabet, show_progress=False
+    )
+    raw.train_from_iterator((p.text for p in passages if p.split == "train"), trainer)
+    ends = dict.fromkeys(("bos_token", "eos_token", "pad_token", "unk_token"), END)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=raw, model_max_length=POSITIONS, clean_up_tokenization_spaces=False, **ends
+    )
     if len(tokenizer) != VOCAB_SIZE:
         raise ValueError(f"the tokenizer has {len(tokenizer)} tokens instead of {VOCAB_SIZE}")
-    return tokenizer  # type: ignore[no-any-return]
+    return tokenizer
 
 
 def add_mask_token(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:

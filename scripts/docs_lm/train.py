@@ -28,8 +28,8 @@ from transformers.utils import logging as transformers_logging
 
 from scripts.docs_lm import causal, data, masked
 from scripts.docs_lm.data import SIZES, Batch, Best
+from scripts.pages import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 LOG = logging.getLogger("train_docs_lm")
 OBJECTIVES: dict[str, Any] = {"causal": causal, "masked": masked}
 CALIBRATION_GRID = (1.0, 1.04, 1.08, 1.12, 1.16, 1.2)  # temperatures
@@ -190,7 +190,6 @@ def main() -> None:
     """Train, calibrate and export one model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--model", choices=sorted(SIZES), required=True)
-    parser.add_argument("--workdir", type=Path, default=ROOT / "outputs/train_docs_lm", help="keeps the corpus")
     parser.add_argument("--assets", type=Path, default=ROOT / "harness/assets")
     parser.add_argument("--tokens", type=int, help="budget of training tokens (default: by model)")
     parser.add_argument("--batch-tokens", type=int, help="padding included (default: by model)")
@@ -214,8 +213,8 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     # Its warnings on padding and length do not apply: see `token_nll` and `encode`.
     transformers_logging.set_verbosity_error()
-    passages, facts = data.load_corpus(options.workdir)
-    tokenizer = data.train_tokenizer(options.workdir, passages, facts["fingerprint"])
+    passages, facts = data.load_corpus()
+    tokenizer = data.train_tokenizer(passages)
     if size.kind == "masked":
         tokenizer = data.add_mask_token(tokenizer)
     sequences = {s: data.encode(tokenizer, [p.text for p in passages if p.split == s]) for s in ("train", "valid")}

@@ -8,8 +8,9 @@ from pathlib import Path
 from openended.harness.core.choices import format_options, list_bundled_choices, list_choices
 from openended.harness.core.interfaces import Metric
 from openended.harness.core.registry import load_members
+from scripts.pages import ROOT, format_table
+from scripts.readme import list_needs
 
-ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 _OUT = re.compile(r"\[([^\]]+)\]\((?!https?:|#)(?:\.\./)*([^)#\s]+)(#[^)]*)?\)")
 ARROWS = {"higher": "higher is better", "lower": "lower is better", "match_human": "nearest to the human value is best"}
@@ -30,13 +31,13 @@ def format_metric_page(name: str, cls: type) -> str:
     ends = {"": metric.bounds, **{f"; `{key}`: ": bounds for key, bounds in metric.ranges.items()}}
     range_ = "".join(f"{name}{low:g} to {high:g}" for name, (low, high) in ends.items()).replace("inf", "∞")
     facts = {
-        "reads": ", ".join(dict.fromkeys(n.kind + (f" by the {n.by}" if n.by else "") for n in metric.needs())),
+        "reads": list_needs(metric),
         "direction": ARROWS[metric.direction],
         "range": range_,
         "version": metric.version,
         "intervals": getattr(metric, "resampling", "–"),
     }
-    table = "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {fact} |" for name, fact in facts.items())])
+    table = format_table(("", ""), facts.items())
     module = f"openended.{cls.__module__.removeprefix('openended.')}"
     return f"{words}\n\n{table}\n\n{format_option_section('metric', name)}\n## In Python\n\n::: {module}\n"
 
@@ -73,8 +74,7 @@ def format_published_values() -> str:
         if not rows:
             continue
         name = str(path.relative_to(ROOT / "harness/reference").with_suffix(""))
-        lines += ["", f"## {name}", "", "| " + " | ".join(rows[0]) + " |", "|" + " --- |" * len(rows[0])]
-        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows[1:]]
+        lines += ["", f"## {name}", "", format_table(rows[0], rows[1:])]
     return "\n".join(lines) + "\n"
 
 
@@ -106,8 +106,8 @@ def make_pages() -> dict[str, str]:
         for name, cls in classes.items():
             page = format_metric_page(name, cls) if group == "metric" else format_class_page(group, name, cls)
             pages[f"{group}s/{name}.md"] = page
-        rows = "\n".join(f"| [{name}]({name}.md) | {list_choices(group)[name]} |" for name in classes)
-        pages[f"{group}s/index.md"] = f"# {heading}\n\n| name | |\n| --- | --- |\n{rows}\n"
+        listed = format_table(("name", ""), ((f"[{name}]({name}.md)", list_choices(group)[name]) for name in classes))
+        pages[f"{group}s/index.md"] = f"# {heading}\n\n{listed}\n"
         nav += [f"* [{heading}]({group}s/index.md)", *(f"    * [{name}]({group}s/{name}.md)" for name in classes)]
     pages["site.css"] = (ROOT / "scripts/site/site.css").read_text(encoding="utf-8")
     pages["published.md"] = format_published_values()

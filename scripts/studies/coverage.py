@@ -23,7 +23,8 @@ import numpy as np
 from openended.harness import core
 from openended.harness.core.resampling import WILSON
 from openended.metrics.huse import Huse, PairRatings, huse
-from scripts.studies.study import ROOT, Study, read_rows, split_row
+from scripts.pages import ROOT, read_table, split_row
+from scripts.studies.study import Study
 from scripts.studies.worlds import MODEL, draw, draw_passages, load_pool
 
 MARKS = ROOT / "harness/report/tables/coverage.yaml"
@@ -153,8 +154,9 @@ def compute_coverages(
 def write_marks(page: Path, marks: Path = MARKS) -> None:
     """Write the least and the greatest coverage, by value and n, of the page's tables of real texts."""
     shares: dict[str, dict[str, dict[int, list[int]]]] = {}
-    for heading in re.findall(r"<!-- (measured on .*) -->", page.read_text(encoding="utf-8")):
-        for row in read_rows(page, heading):
+    text = page.read_text(encoding="utf-8")
+    for heading in re.findall(r"<!-- (measured on .*) -->", text):
+        for row in read_table(text, heading)[2:]:
             name, key, _, n, count, coverage, _, ratio = (cell.strip("*") for cell in split_row(row))
             if "–" not in (coverage, ratio) and int(count) >= LEAST_INTERVALS:
                 percents = shares.setdefault(name, {}).setdefault(key, {}).setdefault(int(n), [])

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-END = "<!-- end -->"
+from scripts.pages import ROOT, read_table, replace_block, split_row
+
 STUDIES = {
     "audit_faults": "audit_power:FAULTS", "audit_honest": "audit_power:HONEST", "audit_half": "audit_power:HALF",
     "coverage": "coverage:COVERAGE", "huse": "coverage:HUSE", "equal_systems": "equal_systems:EQUAL",
     "features": "feature_checks:FEATURES", "joint": "power:JOINT", "looks": "power:LOOKS",
-    "resolution": "equal_systems:RESOLUTION", "samplers": "sampler_worlds:SAMPLED",
+    "resolution": "equal_systems:RESOLUTION", "samplers": "samplers:SAMPLED",
 }  # fmt: skip
 """Name → module of this folder and name of the study in it."""
 
@@ -42,30 +42,15 @@ class Study:
     finish: Callable[[Path], None] | None = None  # writes what is derived from the page
 
 
-def read_rows(page: Path, heading: str) -> list[str]:
-    """Return the lines of a page's table under its two lines of column names."""
-    return page.read_text(encoding="utf-8").partition(f"<!-- {heading} -->\n")[2].partition(END)[0].splitlines()[2:]
-
-
-def split_row(row: str) -> list[str]:
-    """Return the cells of a line of a table."""
-    return [cell.strip() for cell in row.strip().strip("|").split(" | ")]
-
-
-def replace_rows(page: Path, heading: str, rows: Sequence[str], columns: Sequence[int]) -> None:
-    """Replace the rows of a page's table that agree with new ones in some columns, and add those that are new."""
+def merge_rows(old: Sequence[str], new: Sequence[str], columns: Sequence[int]) -> list[str]:
+    """Replace the lines of a table that agree with new ones in some columns, and add those that are new."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for part in (read_rows(page, heading), rows):
+    for rows in (old, new):
         by_key: dict[tuple[str, ...], list[str]] = defaultdict(list)
-        for row in part:
-            by_key[tuple(split_row(row)[at] for at in columns)].append(row)
+        for row in rows:
+            by_key[tuple(split_row(row)[column] for column in columns)].append(row)
         groups |= by_key
-    before, mark, after = page.read_text(encoding="utf-8").partition(f"<!-- {heading} -->\n")
-    if not mark:
-        raise SystemExit(f"{page}: no table under <!-- {heading} -->; add this line and the two lines of column names")
-    table, end, after = after.partition(END)
-    lines = [*table.splitlines()[:2], *(row for group in groups.values() for row in group)]
-    page.write_text(before + mark + "\n".join(lines) + "\n" + end + after, encoding="utf-8")
+    return [row for group in groups.values() for row in group]
 
 
 def load_study(name: str) -> Study:
@@ -102,10 +87,14 @@ def main(words: Sequence[str] | None = None) -> int:
             print(rows[-1], flush=True)
     heading = study.heading if isinstance(study.heading, str) else study.heading(options)
     if page:
-        replace_rows(page, heading, rows, study.columns)
+        text = page.read_text(encoding="utf-8")
+        lines = read_table(text, heading)
+        table = "\n".join([*lines[:2], *merge_rows(lines[2:], rows, study.columns)])
+        page.write_text(replace_block(str(page), text, heading, table), encoding="utf-8")
         if study.finish:
             study.finish(page)
-    others = [row for row in rows if row not in read_rows(ROOT / study.page, heading)] if check else []
+    printed = read_table((ROOT / study.page).read_text(encoding="utf-8"), heading) if check else rows
+    others = [row for row in rows if row not in printed]
     for row in others:
         print(f"not on {study.page}: {row}")
     return int(bool(others))

@@ -12,7 +12,7 @@ from openended.harness.core.interfaces import Features, Metric, Need, Side
 from openended.harness.core.io import read_jsonl
 from openended.harness.core.types import F64, I64, NextToken, Ragged
 from openended.metrics.families import Mask
-from scripts.studies.study import ROOT
+from scripts.pages import ROOT
 
 VOCABULARY, TOPICS, DIMENSIONS = 3000, 12, 12
 

@@ -54,9 +54,9 @@ def test_a_misspelt_choice_is_refused_with_the_known_ones(function, option, know
     sample = {"human": [[0.0], [1.0]], "model": [[0.0], [2.0]], "sequences": [[1, 2, 3]], "token_nll": [[1.0]]}
     parameters = inspect.signature(function).parameters.values()
     given = {p.name: sample.get(p.name) for p in parameters if p.default is p.empty}
-    said = check_error(ValueError, option, function, **given | {option: f"{known[0]}x"})
+    error = check_error(ValueError, option, function, **given | {option: f"{known[0]}x"})
     for word in known:
-        assert word in said
+        assert word in error
 
 
 # Options out of range are refused in one line that names the option, for every registered part of a run

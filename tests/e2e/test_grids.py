@@ -90,12 +90,12 @@ def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm
     assert "nucleus p=0.95" in done.stdout, "the report of the others is there"
     assert results(tmp_path / "outputs") == results(calm)
     assert len(list(tmp_path.glob("outputs/runs/*/*"))) == 3, "greedy has one run, whatever the seed"
-    said = logs(tmp_path / "outputs", done.stderr)
-    loads = [len(re.findall(r"^(?:\[.*?\] )?loaded +docs-s", text, flags=re.MULTILINE)) for text in said]
+    outputs = logs(tmp_path / "outputs", done.stderr)
+    loads = [len(re.findall(r"^(?:\[.*?\] )?loaded +docs-s", text, flags=re.MULTILINE)) for text in outputs]
     assert sum(loads) <= 2, "two processes, six jobs"
     assert max(loads[1:], default=0) <= 1
     computed = re.compile(r"^(?:\[.*?\] )?(.*?) +computed  ([0-9a-f]{8})", re.MULTILINE)
-    made = collections.Counter(match for text in said for match in computed.findall(text))
+    made = collections.Counter(match for text in outputs for match in computed.findall(text))
     assert made
     assert set(made.values()) == {1}, "no artifact is made twice"
     again = in_a_process(*words, cwd=tmp_path, code=0)
@@ -154,9 +154,9 @@ def test_an_interrupt_leaves_everything_resumable_and_says_so(how, launcher, tmp
         while members(run.pid):
             time.sleep(0.1)
     assert not list(tmp_path.glob("stopped/runs/*/*")), "its workers end with it, and finish no job"
-    said = (tmp_path / "err.txt").read_text()
-    assert "the same command resumes here" in said
-    assert "Traceback" not in said
+    output = (tmp_path / "err.txt").read_text()
+    assert "the same command resumes here" in output
+    assert "Traceback" not in output
     (grid,) = read_grids(tmp_path / "stopped")
     (progress, *_) = format_grid(grid)
     assert "interrupted" in progress
@@ -231,15 +231,15 @@ def test_a_killed_worker_has_its_job_tried_once_more(times, launcher, tmp_path):
             killed.update([chosen] if launcher == "ray" else everyone)
             wait_for(lambda: "once more" in (tmp_path / "err.txt").read_text(), run)
         code = run.wait(timeout=240)
-    said = (tmp_path / "err.txt").read_text()
+    output = (tmp_path / "err.txt").read_text()
     if times == 1:
-        assert code == 0, said
-        assert "2 of 2 done" in said
-        assert "Traceback" not in said
+        assert code == 0, output
+        assert "2 of 2 done" in output
+        assert "Traceback" not in output
     else:
-        assert code == 1, said
-        assert re.search(r"^failed: decoder=\w+: its process (was|ended)", said, flags=re.MULTILINE), said
-        assert re.search(r"^[12] of 2 jobs failed", said, flags=re.MULTILINE), said
+        assert code == 1, output
+        assert re.search(r"^failed: decoder=\w+: its process (was|ended)", output, flags=re.MULTILINE), output
+        assert re.search(r"^[12] of 2 jobs failed", output, flags=re.MULTILINE), output
         again = in_a_process(*words, cwd=tmp_path, code=0)
         assert "2 of 2 done" in again.stderr, "the same command tries them again"
 

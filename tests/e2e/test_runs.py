@@ -79,26 +79,26 @@ def test_two_sizes_of_one_run_at_once_compute_every_row_once(tmp_path):
                 subprocess.Popen(command, cwd=where, env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             )
             time.sleep(0 if number == 2 else 3)
-        said = [process.communicate(timeout=200)[1].decode() for process in running]
-        assert [process.returncode for process in running] == [0, 0], said
+        errors = [process.communicate(timeout=200)[1].decode() for process in running]
+        assert [process.returncode for process in running] == [0, 0], errors
         manifests = where.glob("outputs/store/generate/*/*/manifest.json")
         metas = [json.loads(path.read_text())["meta"] for path in manifests]
         assert sorted(meta["n"] for meta in metas) == [64, 128]
         assert sum(meta["tokens"] - meta["reused_tokens"] for meta in metas) == max(meta["tokens"] for meta in metas)
-        taken = re.findall(r"has read (\d+) of \d+ texts in another run", "".join(said))
+        taken = re.findall(r"has read (\d+) of \d+ texts in another run", "".join(errors))
         assert taken == ["64", "64"], "texts of each side"
 
 
 @pytest.mark.slow
 def test_second_run_computes_nothing_and_gives_the_same_bytes(grid, texts):
-    where, said = grid
+    where, output = grid
     before = files(where / "outputs", "reports/**/*", "store/**/*", "runs/**/*")
     assert len(list(where.glob("outputs/runs/*/*"))) == 3, "greedy has one run, whatever the seed"
     second = openended("-m", "name=grid", "decoder=greedy,nucleus", "seed=0,1", *small(texts), cwd=where, code=0)
     assert " computed " not in second.stderr
     assert "loaded" not in second.stderr
     assert files(where / "outputs", "reports/**/*", "store/**/*", "runs/**/*") == before
-    assert second.stdout == said
+    assert second.stdout == output
 
 
 def test_other_metrics_do_not_generate_again(after_grid, texts):
@@ -166,9 +166,9 @@ def test_more_examples_and_samples_generate_only_what_is_new_and_fewer_nothing(t
         return done.stderr, path.read_bytes()
 
     for count, samples, reused in ((4, 1, 0), (6, 2, 4), (5, 1, 5)):
-        said, bytes_grown = run(count, samples, "grown")
-        assert (f"resuming after {reused} of {count * samples}" in said) == bool(reused)
-        assert ("loaded" in said) == (reused < count * samples), "a model is loaded only to generate"
+        output, bytes_grown = run(count, samples, "grown")
+        assert (f"resuming after {reused} of {count * samples}" in output) == bool(reused)
+        assert ("loaded" in output) == (reused < count * samples), "a model is loaded only to generate"
         assert bytes_grown == run(count, samples, f"fresh-{count}-{samples}")[1]
 
 

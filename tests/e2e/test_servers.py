@@ -60,7 +60,7 @@ def test_a_run_through_a_server_and_no_file_holds_its_key(folder, monkeypatch):
     assert reason in values["jensen_shannon"]["notes"][0]
     texts = [p.read_bytes() for p in folder.rglob("*") if p.is_file()]
     assert len(texts) > 10
-    printed = [said.encode() for done in (planned, done, again) for said in (done.stdout, done.stderr)]
+    printed = [text.encode() for done in (planned, done, again) for text in (done.stdout, done.stderr)]
     assert not any(KEY.encode() in text for text in (*texts, *printed))
 
 
@@ -89,9 +89,9 @@ def test_texts_of_a_replaced_server_are_not_mixed_in_silence(folder):
             words = (*WORDS, f"model.base_url={url}", "decoder=greedy", f"num_examples={count}", f"name=n{count}")
             done = openended(*words, cwd=folder, code=0)
         (record,) = (r for r in read_records(folder) if r["spec"]["texts"]["num_examples"] == count)
-        said = "the server's log-probabilities for known prompts are not those of earlier texts"
+        warning = "the server's log-probabilities for known prompts are not those of earlier texts"
         faults = [note["arguments"][0] for note in record["notes"] if note["kind"] == "fault"]
-        assert any(said in fault for fault in faults) == (f"DO NOT REPORT: {said}" in done.stderr) == (count == 6)
+        assert any(warning in fault for fault in faults) == (f"DO NOT REPORT: {warning}" in done.stderr) == (count == 6)
 
 
 def listens(port: int) -> bool:

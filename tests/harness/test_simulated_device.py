@@ -34,7 +34,7 @@ from tests.harness.backends.denoiser import test_denoising
 from tests.harness.generation import test_generate
 from tests.harness.generation.models import FAMILIES, gpt2, llama, make_family_model
 from tests.helpers import check_error, embedding, generation, openended, q_request, ragged, read_records, scoring
-from tests.lazy import sampler_worlds, simulated_device, torch
+from tests.lazy import sampler_laws, simulated_device, torch
 
 LIMIT = 6
 LOST = "CUDA error: unspecified launch failure"
@@ -120,9 +120,9 @@ def test_models_of_all_families_and_runners_give_the_texts_of_the_cpu(kind, monk
 def test_denoised_texts_are_those_of_the_cpu(decoder, monkeypatch):
     world = test_denoising.small_world()
     expected = test_denoising.sample(world, decoder, 20)
-    denoise = sampler_worlds.WorldDenoiser.denoise
+    denoise = sampler_laws.WorldDenoiser.denoise
     monkeypatch.setattr(
-        sampler_worlds.WorldDenoiser, "denoise",
+        sampler_laws.WorldDenoiser, "denoise",
         lambda lm, ids, level: denoise(lm, ids.on_cpu, level).to(ids.device, non_blocking=True),
     )  # fmt: skip
     with simulated_device.simulate_device() as counts:

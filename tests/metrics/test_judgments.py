@@ -139,8 +139,8 @@ HEAD = "example_id,is_model,rating"
     ("example_id,system,rating\n1,human,3\n".encode("utf-16"), "iconv -f UTF-16 -t UTF-8"),
 )  # fmt: skip
 def test_bad_files(write, text, message):
-    said = check_error(DataError, message, read_judgments, write(text), scale=(1, 6))
-    assert len(said) < 400
+    error = check_error(DataError, message, read_judgments, write(text), scale=(1, 6))
+    assert len(error) < 400
 
 
 def test_unreadable_files(write, tmp_path):

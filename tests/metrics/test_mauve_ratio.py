@@ -150,8 +150,8 @@ def test_metric_gives_the_value_of_the_function_and_its_remarks(name):
     assert got.primary == "mauve"
     assert got.arrays["divergence_curves"].shape == (1, 27, 2)
     assert set(got.values) == {"mauve", "frontier_integral", "js", "type_1@0.5", "type_2@0.5"}
-    said = "clipped: most means" if want.clipped >= 0.5 else "clipped: some means"
-    assert [note[: len(said)] for note in got.notes if "clipped" in note] == ([said] if want.clipped else [])
+    start = "clipped: most means" if want.clipped >= 0.5 else "clipped: some means"
+    assert [note[: len(start)] for note in got.notes if "clipped" in note] == ([start] if want.clipped else [])
     assert any("mid-point of 0.779" in note for note in got.notes) == (name == "knn")  # exp(-5 / 20)
 
 

@@ -15,7 +15,8 @@ from openended.metrics.families import PermutationMetric, TwoSample
 from openended.metrics.families.ngrams import select_rows
 from openended.metrics.frechet import _fit_gaussian, _frechet_influence
 from openended.metrics.vendi import vendi, vendi_influence
-from scripts.studies.coverage import LEFT_OUT, MARKS, count_needed_samples, read_rows, simulate, write_marks
+from scripts.pages import read_table, split_row
+from scripts.studies.coverage import LEFT_OUT, MARKS, count_needed_samples, simulate, write_marks
 from scripts.studies.equal_systems import CONTESTS, TESTS, measure
 from scripts.studies.worlds import MODEL, Writer, draw
 from tests.helpers import ROOT, cases
@@ -320,8 +321,9 @@ def test_influences_are_derivatives_by_the_share_of_a_text():
 
 
 PAGE = ROOT / "docs/statistics.md"
+TABLES = PAGE.read_text(encoding="utf-8")
 PUBLISHED = {
-    heading: [[cell.strip(" *") for cell in row.split("|")[1:-1]] for row in read_rows(PAGE, heading)]
+    heading: [[cell.strip("*") for cell in split_row(row)] for row in read_table(TABLES, heading)[2:]]
     for heading in ("measured", "measured on docs", "measured on docs-m", "measured on gpt2-large-nucleus", "p-values")
 }
 

@@ -162,7 +162,7 @@ def test_distinct_k_under_each_partition(tmp_path):
 
 
 @cases(
-    "text, said",
+    "text, message",
     ("example_id,class\na,u\n", "no column sample"),
     ("example_id,sample,class\na,0.5,u\n", "expected 0, 1, 2"),
     ("example_id,sample,class\na,-1,u\n", "expected 0, 1, 2"),
@@ -170,10 +170,10 @@ def test_distinct_k_under_each_partition(tmp_path):
     ("example_id,sample,class\na,0,u\na,0,v\n", "comes twice"),
     ("example_id,sample,class\na,0,\n", "'class' is empty"),
 )
-def test_a_wrong_file_of_classes_is_refused_in_one_line(text, said, tmp_path):
+def test_a_wrong_file_of_classes_is_refused_in_one_line(text, message, tmp_path):
     path = tmp_path / "classes.csv"
     path.write_text(text)
-    assert "classes.csv" in check_error(DataError, said, DistinctK(partition="file").read, path)
+    assert "classes.csv" in check_error(DataError, message, DistinctK(partition="file").read, path)
 
 
 def system(name, ids, rows):

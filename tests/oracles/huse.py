@@ -17,8 +17,8 @@ def leave_one_out_error(points, labels, k, *, ties="include", vote_tie=0):
         if ties == "exclude":
             for_model, votes = sum(nearer) + (k - len(nearer)) * sum(tied) / len(tied), k
         margin = 2 * for_model - votes
-        said = vote_tie if abs(margin) < 1e-9 else int(margin > 0)
-        wrong += said != labels[i]
+        prediction = vote_tie if abs(margin) < 1e-9 else int(margin > 0)
+        wrong += prediction != labels[i]
     return wrong / len(points)
 
 

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from scripts import bench
+from scripts import bench, pages
 from scripts.studies import power, study
 from tests.helpers import ROOT, cases, openended
 from tests.lazy import LazyModule, torch
@@ -152,14 +152,16 @@ def test_every_study_runs_at_a_tiny_size(name, request, capsys, tmp_path):
     page = (ROOT / declared.page).read_text(encoding="utf-8")
     heading = declared.heading
     if isinstance(heading, str) and f"<!-- {heading} -->" in page:
-        width = len(study.split_row(study.read_rows(ROOT / declared.page, heading)[0]))
-        assert {len(study.split_row(row)) for row in rows} == {width}
+        width = len(pages.split_row(pages.read_table(page, heading)[2]))
+        assert {len(pages.split_row(row)) for row in rows} == {width}
     assert rows
 
 
 def test_a_study_writes_its_rows_and_checks_them(tmp_path, capsys):
     page = tmp_path / "page.md"
-    page.write_text("a\n<!-- samplers -->\n| sampler | V |\n| --- | --- |\n| duo steps=1 | old |\n<!-- end -->\nb\n")
+    page.write_text(
+        "a\n<!-- samplers -->\n| sampler | V |\n| --- | --- |\n| duo steps=1 | old |\n<!-- /samplers -->\nb\n"
+    )
     words = ["samplers", "--only", "first_hitting", "duo steps=1", "--check"]
     assert study.main([*words[:4], "--write", str(page)]) == 0
     lines = page.read_text(encoding="utf-8").splitlines()

@@ -280,7 +280,7 @@ COMMANDS = {
             "--seed": {"type": int, "default": 0, "help": "of their answers; default: 0"},
         },
         "the files written so far are complete", "openended rate simulate study",
-        "A player with less repetition in its texts is preferred.",
+        "A system with less repetition in its texts is preferred.",
     ),
     "judge": Command(
         judge, {

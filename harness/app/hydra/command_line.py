@@ -31,7 +31,7 @@ SEARCH_OPTIONS = ("maximize", "minimize", "toward_human", "trials", "sampler", "
 # Options of a grid that ends when comparisons are decided, likewise.
 DECISION_OPTIONS = ("decide", "alpha", "looks")
 # Options whose keys the user chooses.
-_OWN_KEYS = re.compile(r"(report\.(where|names)|judgment_players|model\.engine|hydra\.launcher\.resources)\b")
+_OWN_KEYS = re.compile(r"(report\.(where|names)|judgment_systems|model\.engine|hydra\.launcher\.resources)\b")
 _NAMES = re.compile(r"\[?\s*[\w-]+(\s*,\s*[\w-]+)*\s*\]?")  # of choices; a list of metrics is in brackets
 # A list, the `name` of a class, or a choice with the value of its first option, perhaps.
 _WRONG_CHOICE = re.compile(r"[+~]*(?!metric=)([\w/]+\s*=\s*\[|\w+\.name=|\w+=.*[\w-][:(=])")

@@ -388,7 +388,7 @@ def refuse_unused_options(words: Sequence[str]) -> None:
     if files[0] in ("null", ""):
         for option, file in (("generations_field", "generations"), ("generations_role", "generations"),
                              ("generations_thinking", "generations"), ("system", "generations"),
-                             ("judgment_columns", "judgments"), ("judgment_players", "judgments")):  # fmt: skip
+                             ("judgment_columns", "judgments"), ("judgment_systems", "judgments")):  # fmt: skip
             if option in typed and file not in typed and typed[option].partition("=")[2] != "null":
                 raise core.SpecError(f"{typed[option]}: describes the file {file}=FILE, which is not set")
         return

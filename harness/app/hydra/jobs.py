@@ -170,7 +170,7 @@ def _name_rated_system(settings: run.Settings) -> str:
     names = sorted(typed) or judgments.list_players()
     if len(names) != 1:
         raise SpecError(
-            f"judgments={settings.judgments.file}: judgment_players={{NAME: {{decoder: DECODER}}}} names each system; "
+            f"judgments={settings.judgments.file}: judgment_systems={{NAME: {{decoder: DECODER}}}} names each system; "
             f"got {' and '.join(names) or 'no name'} for {judgments.system_name}"
         )
     return names[0]

@@ -91,7 +91,7 @@ def _leave_out_unknown(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _describe_results(run: Run) -> Iterator[dict[str, Any]]:
     """Yield the values of the system under test; a value that aims at another comes after its distance to it."""
-    is_target = {"human": True, "model": False}  # the human ceiling is one where it is the target
+    is_target = {"human": True, "model": False}  # the human–human reference is one where it is the target
     humans = {r.metric: r.values for r in run.results if is_target.get(r.system, r.direction == "match_human")}
     values = ((row, *entry) for row in run.results if row.system == "model" for entry in row.values.items())
     for row, key, value in (entry for entry in values if math.isfinite(entry[2])):  # the schema has no missing values

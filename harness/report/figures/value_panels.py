@@ -174,12 +174,13 @@ def show_sweep(
     for name, lines in by_metric:
         like = lines[0].points[0][1]
         series = []
-        others: dict[str, dict[float, float]] = {"human": {}, "human ceiling": {}}
+        reference = "human–human reference"
+        others: dict[str, dict[float, float]] = {"human": {}, reference: {}}
         for line in lines:
             x, y = [value for value, _ in line.points], [i.mean for _, i in line.points]
             humans = ((at, find_human_value(sides, i)) for at, i in line.points)
             others["human"] |= {at: human.mean for at, human in humans if human and math.isfinite(human.mean)}
-            others["human ceiling"] |= {at: i.mean for i in sides for at, p in line.points if _is_ceiling(i, p)}
+            others[reference] |= {at: i.mean for i in sides for at, p in line.points if _is_ceiling(i, p)}
             below, above = np.transpose([i.reach for _, i in line.points])
             first = line.points[0][1]
             title = part.declaration.names.get("metric", {}).get(name, like.title) if "metric" in declared else ""
@@ -215,7 +216,7 @@ def _name_lines(part: Part, lines: Sequence[Line]) -> list[Line]:
 
 
 def _is_ceiling(side: SystemValue, item: SystemValue) -> bool:
-    """Return whether a value is the human ceiling of a system's value with as many texts."""
+    """Return whether a value is the human–human reference of a system's value with as many texts."""
     same = (side.system, side.pair, side.signature) == ("ceiling", item.pair, item.signature)
     return same and measured.has_same_data(side, item) and item.direction != "match_human"
 

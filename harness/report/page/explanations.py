@@ -178,11 +178,12 @@ def find_worst_cell(cells: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 def summarize_cells(
     system: str, value: float | None, ceiling: float | None, cells: Sequence[Mapping[str, Any]], quote: str
 ) -> str:
-    """Say how far MAUVE is below the human ceiling and which cell shows most of it; `quote` begins a text of it."""
+    """Say how far MAUVE is below human text, and which cell shows most of it; `quote` begins a text of that cell."""
     cell = find_worst_cell(cells)
     start = system if value is None else f"{system} has MAUVE {value:.2f}"
     if value is not None and ceiling is not None:
-        below = f", {ceiling - value:.2f} below the human ceiling" if ceiling > value else ", at the human ceiling"
+        gap = ceiling - value
+        below = f", {gap:.2f} below the human–human reference" if gap > 0 else ", at the human–human reference"
         start += f"{below} of {ceiling:.2f}"
     human, model = (f"{100 * cell[side]:.0f} %" for side in SIDES)
     if cell["model"] > cell["human"]:

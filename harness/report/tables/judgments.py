@@ -1,4 +1,4 @@
-"""Tables of human judgments: Bradley-Terry scores of all players, and examples of what HUSE finds (HUSE, Table 2)."""
+"""Tables of human judgments: Bradley-Terry scores of all systems, and examples of what HUSE finds (HUSE, Table 2)."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ from openended.harness.storage import MODEL_STAGES
 PREFERENCES = "bradley_terry"
 _RATED_BY = {PREFERENCES: "Preferred by", "mean_rating": "Rated by"}  # metrics that score all players of a file
 REMARK = (
-    "Bradley-Terry scores, mean 0 over the players of a criterion; with a score difference d the better player is "
+    "Bradley-Terry scores, mean 0 over the systems of a criterion; with a score difference d the better system is "
     "preferred with probability 1 / (1 + exp(−d{})). Intervals from standard errors."
 )
 REMARK_ON_RATINGS = "Mean ratings over texts. Intervals from standard errors over texts."
@@ -44,8 +44,8 @@ KINDS = {
 
 
 def build_ability_frames(part: TablePart, layout: Layout) -> list[Frame]:
-    """Build a frame of players × criteria per set of comparisons, sorted by the first criterion."""
-    # Only runs on judgments alone have the scores of all players.
+    """Build a frame of systems × criteria per set of comparisons, sorted by the first criterion."""
+    # Only runs on judgments alone have the scores of all systems.
     rated = (i for i in part.results.values if i.system == "model" and i.is_judged_alone)
     scores = (i for i in rated if i.metric in _RATED_BY and i.key != i.metric)
     sets = measured.group_by(scores, lambda item: (item.signature, tuple(sorted(item.axes.items()))))
@@ -102,12 +102,12 @@ def _build_ability_frame(items: Sequence[SystemValue], name: str, layout: Layout
     kinds = ["human" if player == HUMAN else "model" for player in players]
     sections = [metric] * len(players)
     return build_frame(
-        name, title, players, columns, remarks, head="Player", roles=kinds, sections=sections, ranked=True
+        name, title, players, columns, remarks, head="System", roles=kinds, sections=sections, ranked=True
     )
 
 
 def _correlate_criteria(scores: Mapping[str, Mapping[str, SystemValue]]) -> str:
-    """Return a line with Spearman's ρ of the scores for every two criteria, over all players (MAUVE, E.3)."""
+    """Return a line with Spearman's ρ of the scores for every two criteria, over all systems (MAUVE, E.3)."""
     from openended.metrics import correlation
 
     parts = []
@@ -118,10 +118,8 @@ def _correlate_criteria(scores: Mapping[str, Mapping[str, SystemValue]]) -> str:
             correlated = correlation.correlate(*sides, draws=0)
             p_value = format_p_equation(correlated.p_value, 3)
             names = f"{first} and {second}".replace("_", " ")
-            parts.append(f"{names} {format_fixed(correlated.value, 3)} (p {p_value}, {len(players)} players)")
-    return (
-        f"Spearman's ρ between criteria, the human player included: {'; '.join(parts) or 'fewer than three players'}."
-    )
+            parts.append(f"{names} {format_fixed(correlated.value, 3)} (p {p_value}, {len(players)} systems)")
+    return f"Spearman's ρ between criteria, human text included: {'; '.join(parts) or 'fewer than three systems'}."
 
 
 # Examples of HUSE -----------------------------------------------------------------------------------------------------

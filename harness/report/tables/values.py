@@ -42,8 +42,8 @@ NOT_MEASURED = "Not measured for this system."
 NO_VARIATION = "No variation seen: all replicates of this value are equal, so there is no interval."
 NOT_COMPARABLE = "not comparable"
 LEAST_COVERED, MOST_COVERED = 92, 98  # percent; outside, a line says so
-CEILING = "Human ceiling: two disjoint sets of human text against each other"
-UNSHARED = "The two human sets of a ceiling have different prompts, so a system can score above this ceiling."
+CEILING = "Human–human reference: two disjoint sets of human text against each other"
+UNSHARED = "The two sets of a human–human reference have different prompts, so a system can score above it."
 
 RowKey = tuple[str, ...]
 Label = Callable[[SystemValue], str]
@@ -164,7 +164,7 @@ class _ValueFrame:
         return compute_equality_p_value(self.part.results, self.part.items, cell.source, best.source)
 
     def describe_ceilings(self) -> list[str]:
-        """Say what the human ceiling of a task with prompts does not mean."""
+        """Say what the human–human reference of a task with prompts does not mean."""
         tasks = {i.axes.get("task", "") for i in self.part.items if i.system == "ceiling" and i.pair in self.pairs}
         has_prompts = any(getattr(find_member("task", task), "prompted", True) for task in tasks)
         is_printed = self.layout.ceilings and self.layout.human != "none"
@@ -317,11 +317,11 @@ def _build_human_cell(
 
 
 def build_ceiling_cell(item: SystemValue, column: Quantity) -> Cell:
-    """Build the cell of the human ceiling; its value moves to the note if its number of texts differs."""
+    """Build the cell of the human–human reference; its value moves to the note if its number of texts differs."""
     n, n_systems = (core.parse_signature(s).get("n", "") for s in (item.signature, column["signature"]))
     if n != n_systems and column["signature"]:
         value = format_fixed(item.mean, int(column["decimals"]))
-        missing = f"No human ceiling with as many texts as the systems (n {n_systems})."
+        missing = f"No human–human reference with as many texts as the systems (n {n_systems})."
         return make_cell(note=f"{missing} {CEILING}: {value} at n {n}.")
     note = f"{CEILING}{f' (n {n})' if n else ''}."
     return make_cell(item.mean, error=item.metric_error, note=note, source=item)

@@ -22,7 +22,7 @@ def test_version_is_ours(capsys):
 
 def test_help_gives_every_choice_with_its_meaning(capsys):
     assert exit_code(cli.main, "--help") == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for part in (
         "nucleus               Sampling from the smallest set of tokens with mass p (Holtzman et al. 2020)",
         "  Bundled data and models, end to end",
@@ -33,8 +33,8 @@ def test_help_gives_every_choice_with_its_meaning(capsys):
         "num_examples: 500",
         "metric=[a,b]",
     ):
-        assert part in said, part
-    assert max(map(len, said.splitlines())) < 240
+        assert part in output, part
+    assert max(map(len, output.splitlines())) < 240
 
 
 @pytest.mark.parametrize("name", sorted(cli.list_commands()))
@@ -68,16 +68,16 @@ def test_a_list_in_the_plural(capsys):
 
 def test_a_metric_has_formula_options_and_sources(capsys):
     assert describe(["mauve"]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     parts = ("metric=[mauve]", "KL(q || r)", "Source: Pillutla et al. 2021", "scaling_factor: 5.0 # The paper's c.")
-    assert [part for part in parts if part not in said] == []
+    assert [part for part in parts if part not in output] == []
 
 
 def test_the_options_alone_are_yaml(capsys):
     assert describe(["decoder/nucleus", "--yaml"]) == 0
-    said = capsys.readouterr().out
-    assert yaml.safe_load(said)["p"] == 0.95
-    assert "p: 0.95 # Pillutla et al. 2021, Table 3." in said
+    output = capsys.readouterr().out
+    assert yaml.safe_load(output)["p"] == 0.95
+    assert "p: 0.95 # Pillutla et al. 2021, Table 3." in output
 
 
 @pytest.mark.slow

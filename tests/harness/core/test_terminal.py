@@ -91,16 +91,16 @@ def test_a_log_line_steers_no_terminal():
 
 
 @cases(
-    "redirect, code, said",
+    "redirect, code, message",
     (">&-", 0, "the end"), ("2>&-", 0, ""), (">&- 2>&-", 0, ""), ("<&- >&- 2>&-", 0, ""),
     (">/dev/full", 2, "cannot write to standard output: No space left on device"), ("2>/dev/full", 0, ""),
     (">/dev/full 2>/dev/full", 2, ""), ("| head -1; exit ${PIPESTATUS[0]}", 141, ""),
 )  # fmt: skip
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_output_that_goes_nowhere_ends_cleanly(redirect, code, said):
+def test_output_that_goes_nowhere_ends_cleanly(redirect, code, message):
     done = run(SPEAK, redirect)
     assert done.returncode == code, done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
 
@@ -133,9 +133,9 @@ def test_sigterm_says_what_ctrl_c_says():
         ) as process:
             assert process.stdout.readline() == "ready\n"
             process.send_signal(number)
-            _, said = process.communicate(timeout=60)
+            _, error = process.communicate(timeout=60)
         assert process.returncode == expected
-        assert said == "\nit: interrupted; everything is kept\n"
+        assert error == "\nit: interrupted; everything is kept\n"
 
 
 def raising(err: BaseException):
@@ -146,15 +146,15 @@ def raising(err: BaseException):
 
 
 @cases(
-    "work, code, said",
+    "work, code, message",
     (lambda: 7, 0, ""),
     (raising(DataError("two\n  lines")), 2, "c: two lines\n"),
     (raising(PermissionError(13, "Permission denied", "/proc/x")), 2, "c: /proc/x: Permission denied\n"),
     (raising(KeyboardInterrupt()), 130, "\nc: interrupted; all is kept\n"),
 )
-def test_expected_errors_are_one_line_and_an_exit_code(work, code, said, capsys):
+def test_expected_errors_are_one_line_and_an_exit_code(work, code, message, capsys):
     assert run_command("c", work, after_interrupt="all is kept") == code
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == message
 
 
 def test_the_first_line_of_an_error_is_short_and_no_fault_is_hidden():
@@ -228,11 +228,11 @@ def test_the_innermost_step_has_the_line(monkeypatch):
             (bar,) = terminal._shown
             assert [task.description for task in bar.tasks if task.visible] == ["the job [3/4] › score"]
             bar.refresh()
-    said = screen.getvalue()
-    assert "8 of 8 texts" in said
+    output = screen.getvalue()
+    assert "8 of 8 texts" in output
     assert not terminal._shown, "the next job has a display of its own"
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(0.4, "0 s"), (59, "59 s"), (150, "2 min"), (9000, "2.5 h")])
-def test_duration(seconds, said):
-    assert core.format_duration(seconds) == said
+@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (150, "2 min"), (9000, "2.5 h")])
+def test_duration(seconds, text):
+    assert core.format_duration(seconds) == text

@@ -72,8 +72,8 @@ def test_scores_that_are_no_distribution_are_refused(member, path):
 
 
 def test_what_a_file_lacks_is_said(path):
-    for member, said in (("TopTow", "did you mean 'TopTwo'"), ("", "type decoder=FILE.py:NAME")):
-        check_error(SpecError, said, UserProcessor(path=str(path), member=member).check_model, None)
+    for member, message in (("TopTow", "did you mean 'TopTwo'"), ("", "type decoder=FILE.py:NAME")):
+        check_error(SpecError, message, UserProcessor(path=str(path), member=member).check_model, None)
     path.write_text("import nothing_of_this_name")
     with pytest.raises(SpecError, match=r"ModuleNotFoundError: .*nothing_of_this_name"):
         UserProcessor(path=str(path), member="TopTwo").check_model(None)

@@ -263,10 +263,10 @@ def test_objects_that_a_model_wrote_into_cells_are_its_texts(tmp_path):
 def test_what_is_doubtful_is_asked_and_the_advice_works(tmp_path, name):
     content, message, suggested = REFUSED[name]
     path = put(tmp_path, name, content)
-    said = check_error((DataError, SpecError), message, survey_texts, path, TextSelection())
+    error = check_error((DataError, SpecError), message, survey_texts, path, TextSelection())
     if suggested is not None:
         name = f"'{suggested}'" if " " in suggested else suggested
-        assert said.endswith(f"name it: generations_field={name}")
+        assert error.endswith(f"name it: generations_field={name}")
     if suggested not in (None, "NAME"):
         assert survey_texts(path, TextSelection(suggested)).count >= 4
 
@@ -452,9 +452,11 @@ def test_the_small_files_of_other_projects_are_read_or_refused_as_expected():
         assert (survey.reading.field, survey.count, survey.samples) == expected, name
     turns = read_texts(SHARED / "cases" / "from_value.json")
     assert all((text.prompt or "").startswith("Write about a ") for text in turns)
-    said = survey_texts(SHARED / "cases" / "empty_output.json", TextSelection(side="human")).describe("--human-field ")
-    assert "4 texts of 'output' (guessed)" in said
-    assert "1 empty (record 2)" in said
+    description = survey_texts(SHARED / "cases" / "empty_output.json", TextSelection(side="human")).describe(
+        "--human-field "
+    )
+    assert "4 texts of 'output' (guessed)" in description
+    assert "1 empty (record 2)" in description
 
 
 @pytest.mark.skipif(not REAL_FILES, reason="the shared folder with real generations is not there")

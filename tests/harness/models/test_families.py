@@ -30,10 +30,10 @@ EQUAL = ["gemma2", "gpt_oss", "bart", "llama4_text"]
 
 @pytest.mark.parametrize("kind", [*REREAD, *FIXED, *EQUAL, "bert", "xlnet", "modernbert-decoder"])
 def test_the_table_of_families_says_what_is_true(kind):
-    said = table()[kind]
-    assert said == how(kind)
+    support = table()[kind]
+    assert support == how(kind)
     ways = ((REREAD, "reread"), (FIXED, "fixed"), (EQUAL, "equal"))
-    assert said.startswith(next((way for kinds, way in ways if kind in kinds), "refused: "))
+    assert support.startswith(next((way for kinds, way in ways if kind in kinds), "refused: "))
 
 
 @pytest.mark.long
@@ -43,10 +43,10 @@ def test_the_whole_table_of_families_is_true():
 
     if f"transformers {transformers.__version__} " not in Path("docs/families.md").read_text():
         pytest.skip("the table is of another version of transformers")
-    said = table()
-    assert set(said) == set(names)
+    support = table()
+    assert set(support) == set(names)
     for kind in sorted(names):
-        assert said[kind] == how(kind)
+        assert support[kind] == how(kind)
 
 
 def by_full_passes(lm: Any, prompt: tuple[int, ...], count: int) -> tuple[int, ...]:

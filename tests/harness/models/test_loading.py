@@ -196,8 +196,8 @@ BAD_FOLDERS: dict[str, tuple[tuple[Any, ...], str]] = {
         (merge("config.json", quantization_config={"quant_method": "magic"}),), "names the quantization 'magic', which the inst"
     ),
     **{
-        f"{field} {value!r}": ((merge("config.json", **{field: value}),), f"FOLDER/config.json: {field}: expected {said}")
-        for field, value, said in (
+        f"{field} {value!r}": ((merge("config.json", **{field: value}),), f"FOLDER/config.json: {field}: expected {expected}")
+        for field, value, expected in (
             ("text_config", 3, "an object, got 3"), ("architectures", 5, "a list, got 5"),
             ("model_type", ["gpt2"], "a text, got ['gpt2']"), ("quantization_config", [1], "an object, got [1]"),
             ("auto_map", "a", "an object, got 'a'"),

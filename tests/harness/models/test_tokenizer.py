@@ -160,14 +160,14 @@ def test_a_tokenizer_is_what_its_file_says_and_not_how(tmp_path):
         return ModelSpec(path=str(folder))
 
     def change(name: str, act: Any) -> ModelSpec:
-        said = json.loads(text)
-        act(said)
-        return write(name, json.dumps(said))
+        content = json.loads(text)
+        act(content)
+        return write(name, json.dumps(content))
 
-    def write_as_before(said: Any) -> None:
-        model = said["model"]
+    def write_as_before(content: Any) -> None:
+        model = content["model"]
         model["merges"] = [" ".join(pair) for pair in model["merges"]]
-        del model["byte_fallback"], model["ignore_merges"], said["pre_tokenizer"]["use_regex"]
+        del model["byte_fallback"], model["ignore_merges"], content["pre_tokenizer"]["use_regex"]
         model["end_of_word_suffix"] = ""
 
     same = [write("indented", json.dumps(json.loads(text), indent=2)), change("earlier", write_as_before)]
@@ -179,11 +179,11 @@ def test_a_tokenizer_is_what_its_file_says_and_not_how(tmp_path):
     config.write_text(json.dumps(json.loads(config.read_text()), indent=3))  # it decides no id of a text
     assert tokenization.digest_encoding(same[0]) == tokenization.digest_encoding(bundled)
     other = [
-        change("merges", lambda said: said["model"]["merges"].pop()),
-        change("vocabulary", lambda said: said["model"]["vocab"].update({"!": 2, '"': 1})),
-        change("added", lambda said: said["added_tokens"][0].update(lstrip=True)),
-        change("regex", lambda said: said["pre_tokenizer"].update(use_regex=False)),
-        change("normalizer", lambda said: said.update(normalizer={"type": "NFC"})),
+        change("merges", lambda content: content["model"]["merges"].pop()),
+        change("vocabulary", lambda content: content["model"]["vocab"].update({"!": 2, '"': 1})),
+        change("added", lambda content: content["added_tokens"][0].update(lstrip=True)),
+        change("regex", lambda content: content["pre_tokenizer"].update(use_regex=False)),
+        change("normalizer", lambda content: content.update(normalizer={"type": "NFC"})),
         write("broken", text[:-2]),
     ]
     digests = {tokenization.digest_encoding(spec) for spec in (bundled, *other)}

@@ -80,7 +80,7 @@ def test_every_answer_comes_out_as_it_was_given(studies):
 
 
 @cases(
-    "spoil, said",
+    "spoil, message",
     (lambda p: p.write_text("{"), "not JSON"),
     (lambda p: p.write_text("[1]"), "not an answer file"),
     (lambda p: change_json(p, study="0" * 12), "of another study"),
@@ -90,10 +90,10 @@ def test_every_answer_comes_out_as_it_was_given(studies):
     (lambda p: change_json(p, answers=[{"id": ["x"], "answers": {}, "ms": 1}]), "an item or an answer"),
     (lambda p: p.write_text(re.sub(r'"sensible": \d', '"sensible": 9', p.read_text())), "an item or an answer"),
 )
-def test_a_file_that_cannot_be_used_is_told_and_never_dropped_silently(sent, spoil, said):
+def test_a_file_that_cannot_be_used_is_told_and_never_dropped_silently(sent, spoil, message):
     folder, key, path = sent
     spoil(path)
-    check_error(DataError, said, answers.gather_answers, [folder], key, leave_out=False)
+    check_error(DataError, message, answers.gather_answers, [folder], key, leave_out=False)
     left = answers.gather_answers([folder], key, leave_out=True)
     assert len(left.sheets) == len(key.sheets) - 1
     assert any(remark.startswith("left out:") and path.name in remark for remark in left.remarks)

@@ -104,9 +104,9 @@ def test_controls_are_mixed_in_and_look_like_the_others(tmp_path):
 
 def test_the_forecast_is_told_before_anything_is_written(tmp_path):
     made = make_study(material(40), load_protocol("mauve", {"items": 40}), seed=1)
-    said = "\n".join(made.lines())
-    assert "120 items to rate on 8 sheets: 3.0 hours of rating" in said
-    assert "95 % interval of width" in said
+    description = "\n".join(made.lines())
+    assert "120 items to rate on 8 sheets: 3.0 hours of rating" in description
+    assert "95 % interval of width" in description
     assert not list(tmp_path.iterdir())
     write_study(made, tmp_path)
     assert len(list((tmp_path / "sheets").iterdir())) == 8

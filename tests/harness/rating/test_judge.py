@@ -41,9 +41,11 @@ class Fake:
     def write(self, keys, out, people=None):
         """Judge studies and write the file as `rate judge` does."""
         results = [type(self)(self.kind, self.form).judge(key) for key in keys]
-        said = describe_agreement(results[0].rows, people, keys[0].protocol.scale) if people else "not calibrated"
-        llm_judge.write_judgments_of_judge(keys, results, out, said)
-        return results, said
+        calibration = (
+            describe_agreement(results[0].rows, people, keys[0].protocol.scale) if people else "not calibrated"
+        )
+        llm_judge.write_judgments_of_judge(keys, results, out, calibration)
+        return results, calibration
 
     def reply(self, prompt):
         if self.kind == "mute":
@@ -158,8 +160,10 @@ def test_judges_numbers_stand_beside_their_agreement_with_people(paired, tmp_pat
     people = tmp_path / "people.csv"
     rows = build_judgment_rows(gather_answers([folder / "simulated"], key, leave_out=False))
     write_judgments(people, [{**r, "rater": r["rater"].replace("simulated:", "")} for r in rows], list(rows[0]))
-    _, said = Fake().write([key], tmp_path / "judge.csv", people)
-    found = re.search(r"κ (\S+) \[(\S+), (\S+)\] and ρ (\S+) \[(\S+), (\S+)\] with people on 108 judgments", said)
+    _, calibration = Fake().write([key], tmp_path / "judge.csv", people)
+    found = re.search(
+        r"κ (\S+) \[(\S+), (\S+)\] and ρ (\S+) \[(\S+), (\S+)\] with people on 108 judgments", calibration
+    )
     value, low, high, rho, rho_low, rho_high = map(float, found.groups())
     assert low < value < high
     assert 0 < rho_low < rho < rho_high <= 1  # simulated people go by the same strengths, with chance
@@ -231,8 +235,8 @@ def server():
 
         def do_POST(self):
             bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            said = Fake().reply(bodies[-1]["messages"][-1]["content"])
-            self.send({"choices": [{"message": {"role": "assistant", "content": said}, "finish_reason": "stop"}]})
+            answer = Fake().reply(bodies[-1]["messages"][-1]["content"])
+            self.send({"choices": [{"message": {"role": "assistant", "content": answer}, "finish_reason": "stop"}]})
 
         def send(self, content):
             data = json.dumps(content).encode()

@@ -66,10 +66,10 @@ def test_make_writes_sheets_and_says_what_they_cost(outputs, tmp_path, capsys):
     assert main([*words, "--dry"]) == 0
     assert not (tmp_path / "s").exists()
     assert main(words) == 0
-    said = capsys.readouterr().out
-    assert "3 players (human, greedy, nucleus p=0.95)" in said
-    assert "hours of rating" in said
-    assert "--controls FILE adds some" in said
+    output = capsys.readouterr().out
+    assert "3 players (human, greedy, nucleus p=0.95)" in output
+    assert "hours of rating" in output
+    assert "--controls FILE adds some" in output
     key = read_key(tmp_path / "s")
     assert len(key.sheets) == len(list((tmp_path / "s" / "sheets").iterdir())) == 3
     assert key.protocol.title == "My study"
@@ -85,16 +85,16 @@ def test_runs_that_differ_in_what_measures_their_texts_are_one_system(tmp_path):
 
 
 @cases(
-    "options, said, flags",
+    "options, expected, flags",
     ("--people 6", "people=6: each of the 3 texts of a prompt needs 20 raters", "--people 6 --items 6 --raters 2"),
     ("--people 2 --raters 1 --items=3", "that takes 3 people", "--items=3 --raters 1 --people 3"),
     ("--items 90", "items=90: there are 6 prompts; items_a_sheet=25: nobody sees", "--items 6 --items-a-sheet 6"),
 )
-def test_sizes_that_do_not_fit_are_one_message_with_a_command_that_works(outputs, capsys, options, said, flags):
+def test_sizes_that_do_not_fit_are_one_message_with_a_command_that_works(outputs, capsys, options, expected, flags):
     words = ["make", str(outputs), "--protocol", "huse", "--dry"]
     assert main([*words, *options.split()]) == 2
     message = capsys.readouterr().err
-    assert said in message
+    assert expected in message
     assert message.endswith(f"; type: openended rate {' '.join(words)} {flags}\n")
     assert main([*words, *flags.split()]) == 0
 
@@ -182,9 +182,9 @@ def test_ratings_linear_in_log_frequency_correlate_perfectly(files):
 def test_the_command_writes_sentences_and_a_picture(files, capsys):
     words = ["frequency", str(files / "r.csv"), "--corpus", str(files / "c.txt"), "-o", str(files / "out.csv")]
     assert main(words) == 0
-    said = capsys.readouterr().out
-    assert "r = 1.00 [1.00, 1.00] between log-frequency and typicality; 4 sentences" in said
-    assert "1 rated sentences are not in the corpus" in said
+    output = capsys.readouterr().out
+    assert "r = 1.00 [1.00, 1.00] between log-frequency and typicality; 4 sentences" in output
+    assert "1 rated sentences are not in the corpus" in output
     assert (files / "out.csv").read_text().splitlines()[1].startswith("an owl sang,1,")
     assert (files / "out.png").read_bytes().startswith(b"\x89PNG")
     (files / "r.csv").write_text("id,rating\na,1\n")

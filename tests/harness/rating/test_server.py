@@ -73,15 +73,15 @@ def test_a_lease_that_ran_out_goes_to_another_and_the_late_answer_is_told(pool):
 
 
 @cases(
-    "changes, said",
+    "changes, message",
     ({"task": "x"}, "no such item"), ({"lease": 7}, "no such item"), ({"lease": "x"}, "another rater"),
     ({"choices": {}}, "Every question"), ({"choices": None}, "Every question"), ({"ms": -1}, "milliseconds"),
     ({"ms": True}, "milliseconds"), ({"choices": {"sensible": 9}}, "Every question"),
 )  # fmt: skip
-def test_what_is_no_answer_is_refused(pool, changes, said):
+def test_what_is_no_answer_is_refused(pool, changes, message):
     rater, item = take_item(pool)
     given = {"task": item.task, "lease": item.lease, "choices": whole(pool), "ms": 5, **changes}
-    check_error(AnswerRefused, said, pool.store, rater, **given)
+    check_error(AnswerRefused, message, pool.store, rater, **given)
     assert pool.counts()[0] == 0
 
 
@@ -121,10 +121,10 @@ def test_another_study_and_lost_links(tmp_path, pool):
         (valid,) = base.execute("SELECT choices FROM answers").fetchone()
         base.execute("UPDATE answers SET rater = CAST(rater AS BLOB)")
     answers = ((valid, "impossible answer"), ("[1]", r"impossible answer \[1\] after 5 ms"), ("{", "not a database"))
-    for choices, said in answers:
+    for choices, message in answers:
         with sqlite3.connect(pool.path) as base:
             base.execute("UPDATE answers SET choices = ?", (choices,))
-        check_error(DataError, said, read_database, pool.path, pool.key)
+        check_error(DataError, message, read_database, pool.path, pool.key)
     assert stat.S_IMODE(pool.path.stat().st_mode) == 0o600
     path = server.write_links(tmp_path, pool, 4, "http://127.0.0.1:1")
     links = dict(line.split(" ") for line in path.read_text().splitlines())

@@ -88,7 +88,10 @@ def test_judgments_do_not_depend_on_the_secret(tmp_path):
 def test_two_calibrations_of_one_judge_are_refused(tmp_path):
     from openended.metrics.judgments import FileRow
 
-    rows = [FileRow(f"f:{i}", {"rater": "judge:m", "calibration": said}) for i, said in enumerate(("κ 1", "κ 2"))]
+    rows = [
+        FileRow(f"f:{i}", {"rater": "judge:m", "calibration": calibration})
+        for i, calibration in enumerate(("κ 1", "κ 2"))
+    ]
     assert judgments.read_calibration(rows[:1]) == "κ 1"
     check_error(DataError, "f:1: calibration of judge:m", judgments.read_calibration, rows)
 

@@ -400,9 +400,9 @@ def test_lost_records_of_a_grid_are_named_until_their_runs_are_written_again(out
     with pytest.raises(DataError, match=f"{lost.name}/record.json: no such file"):
         read_results(resolve_report_request(["20260101T000000"], outputs).paths)
     assert status.main(["--outputs", str(outputs)]) == 0
-    said = capsys.readouterr().out
-    assert said.count("0 of 1 done, 1 lost") == 2
-    assert said.count(f"lost: {lost}/record.json is missing") == 2
+    output = capsys.readouterr().out
+    assert output.count("0 of 1 done, 1 lost") == 2
+    assert output.count(f"lost: {lost}/record.json is missing") == 2
     again = lost.with_name(f"20270101T000000-{lost.name[-8:]}")
     shutil.copytree(other, again)
     assert not read_results(resolve_report_request(["mine"], outputs).paths).left_out
@@ -451,10 +451,10 @@ def test_a_value_rests_on_the_prompts_of_its_smaller_side(tmp_path):
 def test_a_rebuilt_report_is_laid_out_as_the_grids(outputs, tmp_path, capsys):
     words = ["mine", "--outputs", str(outputs), "--no-figures", "--no-page"]
     assert main(words) == 0
-    said = capsys.readouterr().out
-    assert "Mine" in said
-    assert "k=4" in said
-    assert "k=5" in said
+    output = capsys.readouterr().out
+    assert "Mine" in output
+    assert "k=4" in output
+    assert "k=5" in output
     assert (outputs / "reports/mine/tables/results.md").is_file()
     assert main([*words, "--layout", "full"]) == 2
     refused = capsys.readouterr().err

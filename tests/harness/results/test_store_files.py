@@ -63,9 +63,9 @@ def test_a_record_that_says_another_number_is_left_out_and_said(runs, caplog):
     record.write_text(record.read_text().replace('"n_model": ', '"n_model": 1'))
     page = report(runs, figures=False)
     assert "1 left out: record lost or damaged" in page
-    said = f"Left out: 1 run whose record is lost or damaged ({record.parent.name})"
-    assert said in page
-    assert said in (runs / "out/tables/full.md").read_text()
+    note = f"Left out: 1 run whose record is lost or damaged ({record.parent.name})"
+    assert note in page
+    assert note in (runs / "out/tables/full.md").read_text()
     assert "left out of the report" in caplog.text
     assert caplog.text.count("\n") == 1
 

@@ -148,8 +148,8 @@ def test_a_model_without_reasoning_keeps_its_texts_keys_and_signatures(tmp_path)
 def test_a_run_whose_texts_all_ended_inside_the_reasoning_stops(tmp_path, qwen, monkeypatch):
     monkeypatch.setattr("tests.harness.run.test_answers.CUT", tuple(range(16)))
     words = list_words(qwen, "local", "")
-    said = "8 of 8 texts ended inside the reasoning and are left out; raise max_new_tokens; no text is left to score"
-    check_error(DataError, said, make, tmp_path, *words)
+    message = "8 of 8 texts ended inside the reasoning and are left out; raise max_new_tokens; no text is left to score"
+    check_error(DataError, message, make, tmp_path, *words)
 
 
 @cases(

@@ -230,7 +230,7 @@ def test_judgments_come_of_their_file(start, tmp_path):
     with pytest.raises(DataError, match=r"judgments: no such file: .*lost\.csv"):
         measure(huse, judgments=JudgmentOptions(file=str(tmp_path / "lost.csv")))
     path = write_file(tmp_path / "x.csv", "a,b\n")
-    options = ("", "judgment_columns={item: a}", "judgment_columns={item: b}", "judgment_players={a: human}")
+    options = ("", "judgment_columns={item: a}", "judgment_columns={item: b}", "judgment_systems={a: human}")
     chosen = [settings(tmp_path, f"judgments={path}", *filter(None, [option])) for option in options]
     digests = [JudgmentSource.from_settings(one).digest() for one in chosen]
     assert len(set(digests)) == 4
@@ -239,7 +239,7 @@ def test_judgments_come_of_their_file(start, tmp_path):
 
 
 @cases(
-    "metric, ids, tokens, said",
+    "metric, ids, tokens, description",
     ("gen_ppl", "generated", SCORER, "token ids as generated"),
     ("gen_ppl", "retokenized", SCORER, "re-tokenized text"),
     ("gen_ppl", "mixed", SCORER, "token ids as generated where the file has them, else on re-tokenized text"),
@@ -248,13 +248,15 @@ def test_judgments_come_of_their_file(start, tmp_path):
     ("gen_ppl", None, None, "re-tokenized text"),
     ("compression_ratio", "generated", SCORER, None),
 )
-def test_a_value_over_tokens_says_which_tokens(tmp_path, metric, ids, tokens, said):
+def test_a_value_over_tokens_says_which_tokens(tmp_path, metric, ids, tokens, description):
     write_rows(tmp_path / "data.arrow", [], facts={"ids": ids} if ids else {})
     executor = make_executor(tmp_path)
     step = make_finished_step(Entry("generate", "k", tmp_path, {}, {}), executor)
     source = TextRows("model", step, "data.arrow", tokens)
     models = replace(settings(tmp_path).models, scorer=SCORER, embedder=None)
-    assert describe_token_ids(load_members("metric")[metric](), source, models, executor, is_imported=False) == said
+    assert (
+        describe_token_ids(load_members("metric")[metric](), source, models, executor, is_imported=False) == description
+    )
 
 
 def test_without_scoring_models_metrics_that_need_them_say_what_to_type(tmp_path):

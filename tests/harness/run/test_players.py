@@ -165,10 +165,10 @@ def test_the_score_of_a_player_never_stands_in_the_row_of_another_system(tmp_pat
     done = openended(*words, cwd=tmp_path, code=0)
     text = " ".join(done.stdout.split())
     assert "no player of the file is matched to this system; it has ancestral, greedy, human, nucleus" in text
-    assert "judgment_players={PLAYER: {model: MODEL, decoder: DECODER}} matches one" in text
+    assert "judgment_systems={NAME: {model: MODEL, decoder: DECODER}} matches one" in text
     assert "0.405" not in done.stdout  # the score of the best player
     assert read_scores(tmp_path) == {"human": "0.573", "a": "", "b": ""}
-    openended(*words, "judgment_players={greedy: {model: b}}", cwd=tmp_path, code=0)
+    openended(*words, "judgment_systems={greedy: {model: b}}", cwd=tmp_path, code=0)
     assert read_scores(tmp_path) == {"human": "0.573", "a": "", "b": "-0.841"}
 
 
@@ -177,9 +177,9 @@ def test_the_human_text_is_a_player_of_any_name(tmp_path):
     lines = ["system_a,system_b,outcome", *["gold,x,a"] * 3, "gold,x,b"]
     (tmp_path / "pairs.csv").write_text("\n".join(lines))
     words = (*TEXTS, "generations=a.jsonl", "metric=[zipf,bradley_terry]", "judgments=pairs.csv")
-    openended(*words, "judgment_players={gold: human, x: {model: a}}", cwd=tmp_path, code=0)
+    openended(*words, "judgment_systems={gold: human, x: {model: a}}", cwd=tmp_path, code=0)
     assert read_scores(tmp_path) == {"human": "0.549", "a": "-0.549"}  # ln 3 / 2
-    openended(*words, "judgment_players={x: {model: a}}", cwd=tmp_path, code=0)
+    openended(*words, "judgment_systems={x: {model: a}}", cwd=tmp_path, code=0)
     assert read_scores(tmp_path) == {"human": "", "a": "-0.549"}
 
 
@@ -222,7 +222,7 @@ def test_a_file_that_names_no_system_is_of_one_system_only(tmp_path, text):
 
 
 def test_one_player_or_file_of_vectors_is_not_of_two_systems(tmp_path):
-    words = ("metric=[zipf,bradley_terry]", f"judgments={PAIRS}", "judgment_players={nucleus: {decoder: nucleus}}")
+    words = ("metric=[zipf,bradley_terry]", f"judgments={PAIRS}", "judgment_systems={nucleus: {decoder: nucleus}}")
     grid = [run_settings(f"model={model}", *words) for model in ("docs-s", "docs-m")]
     with pytest.raises(SpecError, match=r"player nucleus is matched to two systems, model=docs-s and model=docs-m"):
         check_players(grid)
@@ -236,11 +236,11 @@ def test_one_player_or_file_of_vectors_is_not_of_two_systems(tmp_path):
 
 
 def test_axes_match_as_they_are_typed():
-    players = "judgment_players={x: {decoder: nucleus, decoder.p: 0.95}, y: {decoder: nucleus, decoder.p: 0.9}}"
+    players = "judgment_systems={x: {decoder: nucleus, decoder.p: 0.95}, y: {decoder: nucleus, decoder.p: 0.9}}"
     for words, matched in ((["nucleus"], ["x"]), (["nucleus", "decoder.p=0.9"], ["y"]), (["greedy"], [])):
         chosen = run_settings(f"decoder={words[0]}", *words[1:], players)
         assert JudgmentSource.from_settings(chosen).list_players() == matched
-    both = "judgment_players={nucleus: {decoder: nucleus}, greedy: {model: docs-s}}"
+    both = "judgment_systems={nucleus: {decoder: nucleus}, greedy: {model: docs-s}}"
     settings = run_settings("decoder=nucleus", both, "metric=[bradley_terry]", f"judgments={PAIRS}")
     (reader,) = settings.list_judging()
     judgments = JudgmentSource.from_settings(settings)
@@ -250,13 +250,13 @@ def test_axes_match_as_they_are_typed():
 
 @cases(
     "players, message",
-    ("{x: {}}", r"judgment_players\.x: expected a system"),
-    ("{x: gpt2}", r"judgment_players\.x: expected a system, .*got 'gpt2'"),
+    ("{x: {}}", r"judgment_systems\.x: expected a system"),
+    ("{x: gpt2}", r"judgment_systems\.x: expected a system, .*got 'gpt2'"),
     ("{x: {decodr: greedy}}", r"no axis 'decodr'; did you mean 'decoder'"),
-    ("[x]", "judgment_players: expected"),
+    ("[x]", "judgment_systems: expected"),
 )
 def test_wrong_players(players, message):
-    check_error(HarnessError, message, run_settings, f"judgment_players={players}")
+    check_error(HarnessError, message, run_settings, f"judgment_systems={players}")
 
 
 @pytest.mark.parametrize("metric", ["mean_rating", "bradley_terry"])

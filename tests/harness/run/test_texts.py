@@ -329,7 +329,7 @@ def test_with_as_many_spare_texts_the_ceiling_is_of_the_systems_size(tmp_path):
 
 def test_without_there_is_none_and_the_table_says_why(tmp_path):
     row = get_row(compare(tmp_path, "num_examples=9"), "ceiling")
-    reason = "no human ceiling: it needs 9 further human texts, as many as a system has; 7 were left"
+    reason = "no human–human reference: it needs 9 further human texts, as many as a system has; 7 were left"
     assert (row.status, row.notes) == ("undefined", (reason,))
     assert np.isnan(row.values["frechet"])
     (folder,) = (tmp_path / "out/runs/test").iterdir()

@@ -72,8 +72,8 @@ def test_a_grid_of_two_tokenizers_is_one_table(tmp_path, bytes_model):
     models = f"model.path=bundled:docs-s,{bytes_model}"
     done = openended("-m", "model=folder", models, "decoder=greedy,ancestral", *shared, "name=two", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    said = "2 tokenizers: prompts, human texts and generated texts are cut in the tokens of the scorer docs-m"
-    assert said in done.stderr.splitlines()[0], "before the first job"
+    note = "2 tokenizers: prompts, human texts and generated texts are cut in the tokens of the scorer docs-m"
+    assert note in done.stderr.splitlines()[0], "before the first job"
     (table,) = (tmp_path / "outputs/reports/two/tables").glob("*.md")
     rows = [line for line in table.read_text().splitlines() if line.startswith("|")]
     labels = [row.split("|")[1].strip() for row in rows[2:]]

@@ -193,9 +193,9 @@ def _as_user(root: Path, user: int, version: int) -> str:
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as handle:
-        said = handle.read()
+        output = handle.read()
     os.waitpid(child, 0)
-    return said
+    return output
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="two users need root")
@@ -204,9 +204,9 @@ def test_a_store_that_may_not_be_read_is_one_line():
         root = Path(name)
         root.chmod(0o755)
         Store(root / "store").make(recipe(), write("x")).path.chmod(0o700)
-        said = _as_user(root, 4001, 1)
-    assert "StoreError" in said
-    assert "chmod" in said
+        output = _as_user(root, 4001, 1)
+    assert "StoreError" in output
+    assert "chmod" in output
 
 
 def test_home_folders_are_not_in_manifests(tmp_path, monkeypatch):

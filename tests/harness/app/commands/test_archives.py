@@ -59,8 +59,8 @@ def test_what_was_packed_is_whole_elsewhere_in_a_folder_of_its_own(here, archive
                      cwd=there)  # fmt: skip
     assert ", 0 cached in" in done.stderr, "own runs reuse nothing of an archive"
     assert report(["outputs/runs/p-sweep", "p", "--no-figures", "--no-page", "--layout", "full"]) == 0
-    said = capsys.readouterr().out
-    assert "archive=p" in said
+    output = capsys.readouterr().out
+    assert "archive=p" in output
     with zipfile.ZipFile(tmp_path / "p.zip", "a") as packed:
         packed.writestr("runs/p-sweep/x/more.txt", "more")
     (there / "outputs/imported/p/runs/p-sweep/x").mkdir()

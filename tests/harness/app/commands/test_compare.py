@@ -196,14 +196,14 @@ def test_a_judge_is_corrected_by_a_few_scores_of_people(judged, capsys):
     judge, people, rated = judged
     printed = compare(capsys, "judge.jsonl", "--people", "people.csv", "--metrics", "score")
     numbers = re.search(r"score +(\S+) +(\S+) \[(\S+), (\S+)\] +(\S+) \[(\S+), (\S+)\] +40 +(\d+) +(\S+)", printed)
-    said, alone, _, _, value, low, high, worth, rho = map(float, numbers.groups())
+    judge_mean, alone, _, _, value, low, high, worth, rho = map(float, numbers.groups())
     rest = [i for i in range(400) if i not in rated]
     # By hand: least squares of people on the judge, shrunk by the rated share, and the judge's mean moved by it.
     x, y = judge[rated], people[rated]
     spread = (((x - x.mean()) ** 2).sum() + ((judge[rest] - judge[rest].mean()) ** 2).sum()) / 398
     weight = ((x - x.mean()) * (y - y.mean())).sum() / 39 / (1 + 40 / 360) / spread
     assert value == pytest.approx(y.mean() + weight * (judge[rest].mean() - x.mean()), abs=6e-3)
-    assert (said, alone) == pytest.approx((judge.mean(), y.mean()), abs=6e-3)
+    assert (judge_mean, alone) == pytest.approx((judge.mean(), y.mean()), abs=6e-3)
     assert low < people.mean() < high
     assert worth > 40
     assert rho > 0.8

@@ -16,13 +16,13 @@ from openended.harness.storage import find_named_entries
 def test_a_run_is_found_by_the_end_of_its_name(here, capsys):
     folder = next((here / "outputs/runs/p-sweep").iterdir())
     assert show.main([folder.name[-8:], "--texts", "1"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(f"run        {folder.relative_to(here)}\n")
-    assert "num_examples=8" in said
-    assert "model      distinct_n: " in said
-    assert "distinct_n|v:2|" in said
-    assert "texts      8 in " in said
-    assert "/.." not in said
+    output = capsys.readouterr().out
+    assert output.startswith(f"run        {folder.relative_to(here)}\n")
+    assert "num_examples=8" in output
+    assert "model      distinct_n: " in output
+    assert "distinct_n|v:2|" in output
+    assert "texts      8 in " in output
+    assert "/.." not in output
 
 
 @pytest.mark.slow
@@ -74,9 +74,9 @@ def test_an_interrupted_grid_says_so_and_the_same_command_resumes_it(tmp_path, c
     assert "1 of 3 done, 1 running, 1 not started" in capsys.readouterr().out
     mark_interrupted(first)
     assert status.main(["--outputs", str(tmp_path)]) == 0
-    said = capsys.readouterr().out
-    assert "1 of 3 done, 1 interrupted, 1 not started" in said
-    assert "interrupted: seed=1; the same command resumes here" in said
+    output = capsys.readouterr().out
+    assert "1 of 3 done, 1 interrupted, 1 not started" in output
+    assert "interrupted: seed=1; the same command resumes here" in output
     write_grid(second, ["done", "done", "done"])
     assert status.main(["--outputs", str(tmp_path)]) == 0
     head, then = capsys.readouterr().out.splitlines()
@@ -94,10 +94,10 @@ def test_a_killed_grid_is_told_from_a_running_one(tmp_path, capsys):
 
 def test_sizes_by_stage_and_by_name(here, capsys):
     assert store.main([]) == 0
-    said = capsys.readouterr().out
-    assert "stage      generate          3 entries" in said
-    assert "runs       p-sweep: " in said
-    assert "unnamed    0 entries" in said
+    output = capsys.readouterr().out
+    assert "stage      generate          3 entries" in output
+    assert "runs       p-sweep: " in output
+    assert "unnamed    0 entries" in output
     sizes, names = store.measure_entries(here / "outputs/store"), find_named_entries(here / "outputs/runs")
     assert names["p-sweep"] == set(sizes)
 
@@ -124,9 +124,9 @@ def test_a_store_is_checked_to_the_byte(own, capsys):
     place = next((own / "store/generate").glob("*/*/data.arrow"))
     place.write_bytes(place.read_bytes()[:-1])
     assert store.main(["check"]) == 2
-    said = capsys.readouterr()
-    assert f"damaged    {place.parent.relative_to(own / 'store')}" in said.out
-    assert "1 entries are damaged" in said.err
+    captured = capsys.readouterr()
+    assert f"damaged    {place.parent.relative_to(own / 'store')}" in captured.out
+    assert "1 entries are damaged" in captured.err
 
 
 def test_what_no_run_names_goes_when_it_is_asked_for(own, capsys):
@@ -134,10 +134,10 @@ def test_what_no_run_names_goes_when_it_is_asked_for(own, capsys):
         shutil.rmtree(record.parent)
     before = store.measure_entries(own / "store")
     assert store.main(["gc", "--unnamed", "--days", "0", "--dry-run"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert "would be deleted" in said[-1]
+    lines = capsys.readouterr().out.splitlines()
+    assert "would be deleted" in lines[-1]
     assert store.measure_entries(own / "store") == before
     assert store.main(["gc", "--days", "0"]) == 0
     assert store.measure_entries(own / "store") == before, "without --unnamed what is sound stays"
     assert store.main(["gc", "--unnamed", "--days", "0"]) == 0
-    assert set(before) - set(store.measure_entries(own / "store")) == set(said[:-1]) != set()
+    assert set(before) - set(store.measure_entries(own / "store")) == set(lines[:-1]) != set()

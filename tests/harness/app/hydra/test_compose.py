@@ -110,7 +110,7 @@ def test_the_series_runs_every_table_and_figure(using, suffix):
     ["experiment=mauve_table3_docs", "decoder=greedy", "~tracker"],
     ["task=unconditional", "compat=mdlm", "metric=[mauve,gen_ppl]", "num_examples=7"],
     ["experiment=mauve_table7_docs", "decoder=beam", "model=docs-m", "max_new_tokens=9"],
-    ["model={path: x}", "model.path=y", "judgment_players={a: human}", "name=${seed}-${model.path}"],
+    ["model={path: x}", "model.path=y", "judgment_systems={a: human}", "name=${seed}-${model.path}"],
     ["decoder=greedy", "decoder=nucleus", "seed=1", "seed=2"],
 )
 def test_a_job_has_the_configuration_that_hydra_composes(composer, words):
@@ -279,13 +279,13 @@ def test_what_is_trusted_is_done(tmp_path, monkeypatch):
 
 
 @cases(
-    "node, said",
+    "node, message",
     ("defaults:\n  - override /decoder: [greedy, nucleus]\n", "a run has one decoder, not a list"),
     ("defaults: 3\nmetric:\n- []\n", "choose metric in its defaults"),
 )
-def test_a_list_in_a_configuration_file_is_refused(node, said, tmp_path):
+def test_a_list_in_a_configuration_file_is_refused(node, message, tmp_path):
     words = experiment(tmp_path, node)
-    check_error(SpecError, rf"x\.yaml: {said}", Composer, parse_command_line(words))
+    check_error(SpecError, rf"x\.yaml: {message}", Composer, parse_command_line(words))
 
 
 BOMBS = {

@@ -137,7 +137,7 @@ def test_values_of_an_axis_are_counted_without_a_list(word, count):
 
 
 @cases(
-    "words, said",
+    "words, message",
     (
         ["hydra/launcher=joblib", "model=docs-s,gpt2-xl", "seed=0,1,2"],
         "3 of 6 jobs cannot run, so none was started: model openai-community/gpt2-xl: not in",
@@ -145,15 +145,15 @@ def test_values_of_an_axis_are_counted_without_a_list(word, count):
     (["task=jsonl", "task.path=lost.jsonl", "decoder=greedy,nucleus", "seed=0,1"], "4 of 4 jobs cannot run"),
     (["embedder=sentence", "seed=0,1", "metric=[mauve]"], "sentence_transformers is not installed"),
 )
-def test_what_a_grid_lacks_is_one_line_before_its_first_job(words, said, tmp_path, monkeypatch):
+def test_what_a_grid_lacks_is_one_line_before_its_first_job(words, message, tmp_path, monkeypatch):
     find = importlib.util.find_spec
     absent = "sentence_transformers"
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == absent else find(name))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     done = openended("-m", *SIZES, *words, cwd=tmp_path, verbose=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
-    assert said in done.stderr
-    if "gpt2-xl" in said:
+    assert message in done.stderr
+    if "gpt2-xl" in message:
         assert "hf download openai-community/gpt2-xl" in done.stderr
         planned = openended("-m", *SIZES, *words, "plan_only=true", cwd=tmp_path, verbose=False, code=0)
         assert "the tokenizer of openai-community/gpt2-xl is not on this machine" in planned.stderr

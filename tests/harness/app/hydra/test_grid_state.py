@@ -58,15 +58,15 @@ def test_running_jobs_of_a_command_that_ends_are_marked(tmp_path):
 
 
 @cases(
-    "text, said",
+    "text, message",
     ("{", "damaged, left aside"), ("[]", "damaged, left aside"), ('{"total": "abc"}', "total: expected a whole number"),
     ('{"total": true}', "total"), ('{"started": "now"}', "started"), ('{"titles": "abc", "total": {}}', "titles"),
 )  # fmt: skip
-def test_a_damaged_grid_file_stops_no_job(text, said, tmp_path, caplog):
+def test_a_damaged_grid_file_stops_no_job(text, message, tmp_path, caplog):
     furnished(tmp_path)
     (tmp_path / GRID).write_text(text)
     assert format_progress(tmp_path) == "2 of 2 done"
-    assert said in caplog.text
+    assert message in caplog.text
 
 
 def _grab(folder, out) -> None:
@@ -94,7 +94,7 @@ def grid(*titles, started=0.0):
 
 
 @cases(
-    "jobs, facts, now, said",
+    "jobs, facts, now, expected",
     ([job("model=s", 10.0)], grid("model=s", "model=l"), 10.0, "about 10 s left"),
     # What was cached says nothing about what will be computed.
     ([job("p=1 seed=0", 0.5, made=0), job("p=1 seed=1", 20.0)], grid("p=1 seed=0", "p=1 seed=1", "p=1 seed=2"), 20.5,
@@ -105,5 +105,5 @@ def grid(*titles, started=0.0):
     ([], grid("seed=0"), 1.0, ""),
     ([job("seed=0", 1.0, state="failed")], grid(), 1.0, ""),
 )  # fmt: skip
-def test_the_time_left_is_that_of_the_jobs_that_ended(jobs, facts, now, said):
-    assert estimate_time_left(jobs, facts, now) == said
+def test_the_time_left_is_that_of_the_jobs_that_ended(jobs, facts, now, expected):
+    assert estimate_time_left(jobs, facts, now) == expected

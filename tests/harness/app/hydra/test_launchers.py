@@ -140,7 +140,11 @@ def engine(monkeypatch, tmp_path):
 def test_each_worker_gets_its_share_and_a_file_to_speak_into(engine):
     made = engine(Ray(workers=3, cpus_per_worker=4, resources={"big": 1}), {"CPU": 8.0, "GPU": 2.0, "big": 2.0})
     assert made.asked == {"num_cpus": 4, "num_gpus": 1.0, "resources": {"big": 1.0}, "max_restarts": -1}
-    assert [Path(said).name for _, said, _, _ in made.made] == ["worker-0.err", "worker-1.err", "worker-2.err"]
+    assert [Path(errors_path).name for _, errors_path, _, _ in made.made] == [
+        "worker-0.err",
+        "worker-1.err",
+        "worker-2.err",
+    ]
     assert made.made[0][0] == str(Path.cwd())
     none = engine(Ray(gpus_per_worker=0), {"CPU": 8.0, "GPU": 2.0})
     assert none.asked["num_gpus"] == 0
@@ -149,13 +153,13 @@ def test_each_worker_gets_its_share_and_a_file_to_speak_into(engine):
 
 
 @cases(
-    "options, said",
+    "options, message",
     ({"cpus_per_worker": 4}, "each worker needs 4 CPU, no node has more than 2"),
     ({"gpus_per_worker": 1}, "each worker needs 1 GPU, no node has more than 0"),
     ({"resources": {"big": 2}}, "each worker needs 2 big, no node has more than 1"),
 )
-def test_what_no_node_has_is_refused(engine, options, said):
-    check_error(SpecError, said, engine, Ray(**options), {"CPU": 2.0, "big": 1.0})
+def test_what_no_node_has_is_refused(engine, options, message):
+    check_error(SpecError, message, engine, Ray(**options), {"CPU": 2.0, "big": 1.0})
 
 
 def test_a_machine_that_does_not_see_the_folder(tmp_path):

@@ -31,8 +31,8 @@ def test_one_run_is_one_line_a_table_and_where_its_files_are(away, capsys):
     assert line.startswith("run        outputs/runs/default/")
     assert " computed, 0 cached in " in line
     assert "signature" not in first.out
-    said = [line.split()[0] for line in first.out.splitlines() if line[:1].isalpha() and "outputs/" in line]
-    assert said == ["report", "tables", "figures"]
+    labels = [line.split()[0] for line in first.out.splitlines() if line[:1].isalpha() and "outputs/" in line]
+    assert labels == ["report", "tables", "figures"]
     assert exit_code(cli.main, *SMALL, "-v") == 0
     again = capsys.readouterr()
     assert "generate " in again.err
@@ -43,20 +43,20 @@ def test_one_run_is_one_line_a_table_and_where_its_files_are(away, capsys):
 @pytest.mark.slow
 def test_a_grid_is_one_line_a_job_and_its_errors_once(away, capsys):
     assert exit_code(cli.main, "-m", "decoder=nucleus,mdlm", *SMALL) == 1
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 4
-    assert said[0].startswith("grid       1 of 2 done, about ")
-    assert said[1].startswith("grid       1 of 2 done, 1 failed; decoder=mdlm: failed: model docs-s")
-    assert said[2].startswith("failed: decoder=mdlm: model docs-s")
-    assert said[3].startswith("1 of 2 jobs failed")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith("grid       1 of 2 done, about ")
+    assert lines[1].startswith("grid       1 of 2 done, 1 failed; decoder=mdlm: failed: model docs-s")
+    assert lines[2].startswith("failed: decoder=mdlm: model docs-s")
+    assert lines[3].startswith("1 of 2 jobs failed")
 
 
 @pytest.mark.slow
 def test_a_flag_in_the_middle_and_quiet(away, capsys):
     assert exit_code(cli.main, "decoder=greedy", "-m", "seed=0,1", "-q", "name=q", *SMALL) == 0
-    said = capsys.readouterr()
-    assert said.err == ""
-    assert said.out == "outputs/reports/q\n"
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert captured.out == "outputs/reports/q\n"
 
 
 @pytest.mark.slow
@@ -68,15 +68,17 @@ def test_grids_of_one_second_have_folders_and_names_of_their_own(away, monkeypat
     assert sorted(path.name for path in away.glob("outputs/runs/*")) == ["now", "now-2"]
 
 
-@pytest.mark.parametrize(("error", "code", "said"), [(TypeError("a fault"), 1, "seed=0: failed: TypeError: a fault"),
+@pytest.mark.parametrize(("error", "code", "message"), [(TypeError("a fault"), 1, "seed=0: failed: TypeError: a fault"),
                                                      (KeyboardInterrupt(), 130, "the same command resumes here")])  # fmt: skip
-def test_a_failure_is_told_when_it_happens_and_an_interrupt_how_to_go_on(error, code, said, away, monkeypatch, capsys):
+def test_a_failure_is_told_when_it_happens_and_an_interrupt_how_to_go_on(
+    error, code, message, away, monkeypatch, capsys
+):
     def fault(*_):
         raise error
 
     monkeypatch.setattr("openended.harness.run.run", fault)
     assert exit_code(cli.main, "-m", "seed=0,1", *SMALL) == code
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     states = [json.loads(path.read_text())["state"] for path in sorted(away.glob("outputs/grids/**/jobs/*.json"))]
     assert states == (["failed", "failed"] if code == 1 else ["interrupted"])
 
@@ -113,9 +115,9 @@ def test_jobs_that_are_one_run_are_told_with_the_reason(caplog):
             for s in "01"]  # fmt: skip
     with caplog.at_level(logging.INFO):
         show_shared_runs(rows)
-    (said,) = [r.getMessage() for r in caplog.records]
-    assert said.startswith("grid       4 jobs, 3 distinct runs; these share one run: ")
-    assert said.endswith("decoder=greedy seed=0 and decoder=greedy seed=1 (the seed has no effect on their texts)")
+    (warning,) = [r.getMessage() for r in caplog.records]
+    assert warning.startswith("grid       4 jobs, 3 distinct runs; these share one run: ")
+    assert warning.endswith("decoder=greedy seed=0 and decoder=greedy seed=1 (the seed has no effect on their texts)")
     caplog.clear()
     show_shared_runs(rows[2:])
     assert not caplog.records
@@ -128,8 +130,8 @@ def test_a_hundred_and_forty_jobs_of_a_paper_are_one_short_table(away, capsys, m
     # Only here: the corpus of the docs task, which takes a minute to make, is shared by the other tests.
     monkeypatch.setenv("OPENENDED_CACHE", str(away / "cache"))
     assert exit_code(cli.main, "experiment=mauve_fig8_p", "plan_only=true") == 0
-    said = capsys.readouterr()
-    lines = said.out.splitlines()
+    captured = capsys.readouterr()
+    lines = captured.out.splitlines()
     assert len(lines) <= 60
     assert lines[0] == "jobs       140"
     assert "generate   700,000 texts, at most 692,300,000 tokens" in lines
@@ -143,8 +145,8 @@ def test_a_hundred_and_forty_jobs_of_a_paper_are_one_short_table(away, capsys, m
 def test_a_plan_names_an_embedder_that_is_not_on_this_machine(away, capsys, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert exit_code(cli.main, "embedder=minilm", *PLANNED, "plan_only=true") == 0
-    said = capsys.readouterr().out
-    assert "  hf download sentence-transformers/all-MiniLM-L6-v2" in said
+    output = capsys.readouterr().out
+    assert "  hf download sentence-transformers/all-MiniLM-L6-v2" in output
 
 
 def test_the_same_for_programs(away, capsys):
@@ -193,9 +195,9 @@ def test_a_plan_names_the_hosts_that_get_texts_and_the_files_outside(away, capsy
 
 def test_one_run_lists_its_steps_too(away, capsys):
     assert exit_code(cli.main, "plan_only=true", *PLANNED) == 0
-    said = capsys.readouterr().out
-    assert " generate  docs-s nucleus p=0.95" in said
-    assert "jobs       1\n" in said
+    output = capsys.readouterr().out
+    assert " generate  docs-s nucleus p=0.95" in output
+    assert "jobs       1\n" in output
 
 
 def test_a_name_keeps_its_earlier_runs_in_its_report(tmp_path):

@@ -219,8 +219,8 @@ def test_the_tokenizer_may_be_another_models(folder, tmp_path):
     other = str(tiny_model(tmp_path / "other"))
     spec = DenoiserSpec(path=str(folder), tokenizer=other, mask_id=257)
     assert spec.tokenizer_spec().path == other
-    said = dataclasses.replace(spec, chat_template=True, chat_template_kwargs={"enable_thinking": False})
-    assert said.tokenizer_spec().chat_template_kwargs == {"enable_thinking": False}
+    chat_spec = dataclasses.replace(spec, chat_template=True, chat_template_kwargs={"enable_thinking": False})
+    assert chat_spec.tokenizer_spec().chat_template_kwargs == {"enable_thinking": False}
     assert spec.identity()["tokenizer"] != DenoiserSpec(path=str(folder)).identity()["tokenizer"]
 
 

@@ -17,7 +17,7 @@ from openended.harness.backends.denoiser.denoising_loop import STEPS, Canvas, de
 from openended.harness.core import SpecError, make_random_stream
 from openended.harness.decoders import GenerationRequest, Prompt
 from tests.helpers import cases, check_error
-from tests.lazy import sampler_worlds, torch
+from tests.lazy import sampler_laws, torch
 from tests.oracles import denoising as slow
 
 V, MASK = 4, 4
@@ -189,8 +189,8 @@ def test_lengths_and_blocks_are_checked_before_a_model_loads():
 
 
 @cache
-def small_world() -> sampler_worlds.MarkovWorld:
-    return sampler_worlds.MarkovWorld(vocab_size=3, length=3, seed=1)
+def small_world() -> sampler_laws.MarkovWorld:
+    return sampler_laws.MarkovWorld(vocab_size=3, length=3, seed=1)
 
 
 SAMPLERS = [
@@ -215,7 +215,7 @@ def fill(lm, decoder, prompts, **options):
 
 def sample(world, decoder, count, batch_size=2000, **options):
     """Token ids of the texts of a world."""
-    lm = sampler_worlds.WorldDenoiser(world, decoder)
+    lm = sampler_laws.WorldDenoiser(world, decoder)
     for name, value in options.pop("model", {}).items():
         setattr(lm, name, value)
     prompts = options.pop("prompts", [Prompt(f"w/{i}", 0, ()) for i in range(count)])
@@ -225,8 +225,8 @@ def sample(world, decoder, count, batch_size=2000, **options):
 
 @pytest.mark.parametrize("decoder", SAMPLERS, ids=lambda d: f"{d.title} {d.precision}")
 def test_texts_follow_the_exact_law(decoder):
-    world = sampler_worlds.SMALL_WORLD if getattr(decoder, "strategy", "") == "conf" else small_world()
-    law, n = sampler_worlds.compute_output_law(world, decoder), 1000
+    world = sampler_laws.SMALL_WORLD if getattr(decoder, "strategy", "") == "conf" else small_world()
+    law, n = sampler_laws.compute_output_law(world, decoder), 1000
     assert float(law.sum()) == pytest.approx(1)
     counts = Counter(sample(world, decoder, n))
     expected = {tuple(ids): n * p for ids, p in zip(world.states(masks=False).tolist(), law.tolist(), strict=True)}
@@ -249,7 +249,7 @@ def test_cached_and_plain_draws_are_the_same_texts_by_fewer_calls():
     calls = {}
     for flag in (False, True):
         decoder = denoising.Mdlm(steps=40, cached=flag, precision="float32")
-        lm, calls[flag] = sampler_worlds.WorldDenoiser(small_world(), decoder), []
+        lm, calls[flag] = sampler_laws.WorldDenoiser(small_world(), decoder), []
         lm.denoise = count_calls(lm.denoise, calls[flag])
         fill(lm, decoder, [Prompt("w/0", 0, ())], batch_size=1)
     assert len(calls[True]) <= 3 < len(calls[False])
@@ -265,7 +265,7 @@ def count_calls(denoise: Any, calls: list[Sequence[int]]) -> Any:
 
 def record(decoder: denoising.DenoisingDecoder) -> Any:
     """A model that proposes every token alike, and keeps what it was shown."""
-    lm = sampler_worlds.WorldDenoiser(small_world(), decoder)
+    lm = sampler_laws.WorldDenoiser(small_world(), decoder)
     lm.shown = []
 
     def denoise(ids: torch.Tensor, noise_level: float) -> torch.Tensor:
@@ -339,7 +339,7 @@ def test_every_sampler_has_a_step():
 
 def test_draws_are_keyed_by_row_step_and_position():
     decoder = denoising.Mdlm(steps=2)
-    lm = sampler_worlds.WorldDenoiser(small_world(), decoder)
+    lm = sampler_laws.WorldDenoiser(small_world(), decoder)
     prompts = [Prompt("w/0", 0, ()), Prompt("w/0", 1, ()), Prompt("w/1", 0, ())]
     request = GenerationRequest(prompts=prompts, decoder=decoder, seed=3, max_new_tokens=3, batch_size=3)
     canvas = Canvas(lm, decoder, prompts, request)

@@ -181,8 +181,8 @@ def test_a_request_under_way_is_retried_no_longer_than_the_patience_which_is_sai
         raise httpx.ConnectError("connection refused", request=request)
 
     seconds = wait_for(lambda: post("http://fake", httpx.MockTransport(refuse), patience=PATIENCE))
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert re.fullmatch(r"server http://fake: does not answer; waiting up to 1 s for it", said)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert re.fullmatch(r"server http://fake: does not answer; waiting up to 1 s for it", message)
     assert PATIENCE <= seconds < 4 * PATIENCE
 
 

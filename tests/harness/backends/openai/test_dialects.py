@@ -110,10 +110,10 @@ def test_decoders_as_parameters():
     ("llama_cpp", samplers.Epsilon(), "it has no epsilon"),
 )
 def test_what_a_dialect_cannot_say_is_refused_with_what_it_can(name, decoder, why):
-    said = dialects.explain_refusal(DIALECTS[name], decoder)
-    assert said is not None
-    assert said.startswith(f"the dialect {name} cannot express {decoder.title}: ")
-    assert why in said
+    refusal = dialects.explain_refusal(DIALECTS[name], decoder)
+    assert refusal is not None
+    assert refusal.startswith(f"the dialect {name} cannot express {decoder.title}: ")
+    assert why in refusal
 
 
 def test_shortest_texts():

@@ -81,7 +81,7 @@ FOUND_BY = [
 def test_every_fault_is_found_by_a_check(fault, decoder, check):
     fake = Fake(fault)
     faults = probe(fake, decoder, direct=not fault.no_seed).faults
-    assert check in [said.partition(":")[0] for said in faults], faults
+    assert check in [fault.partition(":")[0] for fault in faults], faults
 
 
 HONEST = [
@@ -103,7 +103,7 @@ def test_a_server_with_one_draw_per_request_gets_at_most_300_requests(fault, che
     report = probe(fake, Nucleus(), direct=False)
     assert 100 < len(fake.bodies) <= 300
     assert UNSEEN_SMALL in report.unseen
-    assert [said.partition(":")[0] for said in report.faults][:1] == ([check] if check else [])
+    assert [fault.partition(":")[0] for fault in report.faults][:1] == ([check] if check else [])
 
 
 def test_the_rate_of_false_alarms_is_at_most_what_is_stated(monkeypatch):
@@ -128,8 +128,8 @@ def test_draws_without_ids_are_told_by_listings():
         assert report.faults == []
         assert report.passed == ["hidden"]
 
-    (said,) = probe(Fake(Fault(most_copies=4, top_k=5)), Ancestral(), both, direct=False).faults
-    assert "with neutral parameters" in said
+    (fault,) = probe(Fake(Fault(most_copies=4, top_k=5)), Ancestral(), both, direct=False).faults
+    assert "with neutral parameters" in fault
 
 
 async def both(made: Probe) -> None:
@@ -140,13 +140,13 @@ async def both(made: Probe) -> None:
 
 def test_a_chat_endpoint_is_probed_by_its_own_lists():
     assert probe(Fake(), Ancestral(), direct=False, chat=True).faults == []
-    said = probe(Fake(Fault(top_k=40)), Ancestral(), direct=False, chat=True).faults
-    assert said[0].startswith("hidden sampling parameters")
+    faults = probe(Fake(Fault(top_k=40)), Ancestral(), direct=False, chat=True).faults
+    assert faults[0].startswith("hidden sampling parameters")
 
 
 def test_a_server_that_lists_nothing_must_give_more_than_fifty_different_tokens():
     """The trap of transformers' server: a top-k of 50 from generation_config, or no draw at all."""
     options = {"dialect": "transformers", "seeded": False}
     assert probe(Fake(), Ancestral(), direct=False, **options).faults == []
-    said = probe(Fake(Fault(top_k=50)), Ancestral(), direct=False, **options).faults
-    assert "50 different tokens in 192 draws" in said[0] or "different tokens in 192 draws" in said[0]
+    faults = probe(Fake(Fault(top_k=50)), Ancestral(), direct=False, **options).faults
+    assert "50 different tokens in 192 draws" in faults[0] or "different tokens in 192 draws" in faults[0]

@@ -127,12 +127,12 @@ def test_a_server_without_a_list_of_models_is_told(local):
 
 def test_a_fault_names_the_endpoint_what_it_means_and_what_to_set(local):
     backend = server(Fake(Fault(top_k=40)), probe=True)
-    said = check_error(DataError, "", write, backend, prompts_of(local, 1), Nucleus(), 1)
-    assert said.startswith("server http://fake (vllm 0.33.0) failed the sampling check: hidden sampling parameters: ")
-    assert "possible causes: a hidden temperature, top-k" in said
-    assert "--generation-config vllm" in said
-    assert "model.probe=false skips the probe" in said
-    assert "\n" not in said
+    error = check_error(DataError, "", write, backend, prompts_of(local, 1), Nucleus(), 1)
+    assert error.startswith("server http://fake (vllm 0.33.0) failed the sampling check: hidden sampling parameters: ")
+    assert "possible causes: a hidden temperature, top-k" in error
+    assert "--generation-config vllm" in error
+    assert "model.probe=false skips the probe" in error
+    assert "\n" not in error
 
 
 def test_faults_that_come_later_are_found_in_the_replies(local):

@@ -243,8 +243,8 @@ def test_what_each_worker_gets(options, nodes, want):
 )  # fmt: skip
 def test_more_workers_than_the_cluster_has_room_for_are_told(count, needs, room, caplog):
     warn_if_full([{"CPU": 8.0, "GPU": 2.0}, {"CPU": 4.0, "GPU": 1.0}, {}], count, needs)
-    said = f"room for {room} of {count} workers now" in caplog.text
-    assert said == (room < count)
+    has_warned = f"room for {room} of {count} workers now" in caplog.text
+    assert has_warned == (room < count)
 
 
 def test_gpus_that_are_not_there():

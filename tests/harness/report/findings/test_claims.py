@@ -96,10 +96,10 @@ def test_claims_about_decoders(tmp_path, nucleus, holds):
         run(tmp_path, decoder, value, 32.0)
     run(tmp_path, "adversarial", 0.1, 30.1)
     found = findings(tmp_path)
-    said = measured(tmp_path)
+    verdicts = measured(tmp_path)
     words = f"greedy 0.050, ancestral 0.800, nucleus p=0.95 {nucleus:.3f}"
-    assert said["By MAUVE greedy ≪ ancestral < nucleus"] == (words, holds)
-    assert said["Gen. PPL: nucleus is nearest to human, ancestral farthest"][0].startswith("|gap| greedy 2.0, ")
+    assert verdicts["By MAUVE greedy ≪ ancestral < nucleus"] == (words, holds)
+    assert verdicts["Gen. PPL: nucleus is nearest to human, ancestral farthest"][0].startswith("|gap| greedy 2.0, ")
     assert found["Beam search is close to greedy"] == "holds"
     assert found["Adversarial fools Gen. PPL, not MAUVE"] == "holds"  # gaps 0.1 and 2, MAUVE 0.1 and more than 0.2
     assert found["MAUVE falls with length"] == "not measured"
@@ -112,12 +112,14 @@ def test_claims_about_measures_over_lengths(tmp_path):
                  result("model", "sparsemax_score", {"sparsemax_score": score}, direction="higher"),
                  result("model", "frechet", {"frechet": distance}, direction="lower")]  # fmt: skip
         write_run(tmp_path, "nucleus", 0, results=lines, axes={"max_new_tokens": length})
-    said = measured(tmp_path)
+    verdicts = measured(tmp_path)
     words = "turns on 1 of 1 lines, e.g. nucleus p=0.95: |gap| 10.0, 1.000, 5.0"
-    assert said["Gen. PPL comes nearer to human and goes away again as texts get longer"] == (words, "holds")
-    assert said["The sparsemax score does not depend on the length"][0].startswith("changes by up to 1.0% on 1 lines")
-    assert said["The sparsemax score does not depend on the length"][1] == "holds"
-    assert said["Fréchet distance falls with length"][1] == "holds"
+    assert verdicts["Gen. PPL comes nearer to human and goes away again as texts get longer"] == (words, "holds")
+    assert verdicts["The sparsemax score does not depend on the length"][0].startswith(
+        "changes by up to 1.0% on 1 lines"
+    )
+    assert verdicts["The sparsemax score does not depend on the length"][1] == "holds"
+    assert verdicts["Fréchet distance falls with length"][1] == "holds"
 
 
 def test_claims_about_chat_models_and_plateaus(tmp_path):
@@ -130,13 +132,13 @@ def test_claims_about_chat_models_and_plateaus(tmp_path):
     for count, recall in ((0, 0.1), (5, 0.3), (10, 0.31)):
         axes = {**chat, "task.num_in_context": count, "max_new_tokens": 50}
         run(tmp_path, "nucleus", precision=0.5, recall=recall, model="mistral-it (chat)", axes=axes)
-    said = measured(tmp_path)
-    words, verdict = said["Chat models are more precise and less diverse than their base models"]
+    verdicts = measured(tmp_path)
+    words, verdict = verdicts["Chat models are more precise and less diverse than their base models"]
     example = "e.g. llama 0.700, vicuna (chat) 1.000; of unknown family: mistral-it (chat)"
     assert f"precision higher for 3 of 3 chat models, {example}; " in words
-    assert verdict == said["Precision and recall reach a plateau as N grows"][1] == "holds"
-    assert said["Recall of chat models rises with the number of examples in the prompt"][1] == "holds"
-    assert said["With more examples in the prompt, chat models reach a plateau"][1] == "does not hold", "by 3.2 %"
+    assert verdict == verdicts["Precision and recall reach a plateau as N grows"][1] == "holds"
+    assert verdicts["Recall of chat models rises with the number of examples in the prompt"][1] == "holds"
+    assert verdicts["With more examples in the prompt, chat models reach a plateau"][1] == "does not hold", "by 3.2 %"
 
 
 def test_no_family_is_guessed_from_the_name_of_a_chat_model(tmp_path):
@@ -162,11 +164,11 @@ def test_claims_about_lengths_sizes_and_temperatures(tmp_path):
     for t, p, r in ((0.5, 0.9, 0.3), (0.7, 0.8, 0.2), (1.0, 0.7, 0.1)):
         run(tmp_path, "temperature", precision=p, recall=r, options="", axes={"decoder.temperature": t})
     found = findings(tmp_path)
-    said = measured(tmp_path)
+    verdicts = measured(tmp_path)
     words = "falls on 1 of 1 lines, e.g. docs-s nucleus p=0.95: 0.900 at 32, 0.700 at 96"
-    assert said["MAUVE falls with length"] == (words, "holds")
+    assert verdicts["MAUVE falls with length"] == (words, "holds")
     words = "higher in 0 of 1 pairs, e.g. nucleus p=0.95 docs-s 0.700, docs-m 0.600"
-    assert said["MAUVE rises with model size"] == (words, "does not hold")  # 0.7 for docs-s, 0.6 for docs-m
+    assert verdicts["MAUVE rises with model size"] == (words, "does not hold")  # 0.7 for docs-s, 0.6 for docs-m
     assert found["Precision falls with temperature"] == "holds"
     assert found["Recall rises with temperature"] == "does not hold"
 
@@ -180,11 +182,11 @@ def test_claims_about_agreement_and_sizes_told_by_the_number_of_parameters(tmp_p
             result("model", "self_bleu", {"self_bleu_4": 1 - values["recall"]}),
         ]
         write_run(tmp_path, "nucleus", 0, results=lines, model=model)
-    said = measured(tmp_path)
+    verdicts = measured(tmp_path)
     words = "Distinct-4 ρ over 4 systems: 1.000; Self-BLEU ρ over 4 systems: -1.000"
-    assert said["Recall rises with Distinct-4 and falls with Self-BLEU"] == (words, "holds")
+    assert verdicts["Recall rises with Distinct-4 and falls with Self-BLEU"] == (words, "holds")
     words = "higher in 2 of 2 pairs, e.g. nucleus p=0.95 llama-7b-hf 0.200, llama-13b-hf 0.300; "
-    assert said["Recall rises with model size"][0].startswith(words), "a family of its own has no neighbor"
+    assert verdicts["Recall rises with model size"][0].startswith(words), "a family of its own has no neighbor"
 
 
 def test_claims_about_rankings(tmp_path):
@@ -211,9 +213,9 @@ def test_a_claim_is_checked_within_the_setting_that_most_systems_share_of_those_
     for decoder, value in (("greedy", 0.9), ("ancestral", 0.1), ("nucleus", 0.2)):  # of another length, without a sweep
         run(tmp_path, decoder, value, axes={"max_new_tokens": 8})
     found = measured(tmp_path)
-    said, holds = found["The best nucleus p lies inside its range"]
-    assert "best at p=0.9 of 0.5 to 1" in said
-    assert "best at p=0.99 of 0.5 to 1" in said
+    detail, holds = found["The best nucleus p lies inside its range"]
+    assert "best at p=0.9 of 0.5 to 1" in detail
+    assert "best at p=0.99 of 0.5 to 1" in detail
     assert holds == "holds"
     assert found["A larger model's best p is not smaller"] == ("docs-s p=0.9, docs-m p=0.99", "holds")
     words = "greedy 0.900, ancestral 0.100, nucleus p=0.95 0.200"
@@ -239,9 +241,9 @@ def test_only_ratings_of_people_count(tmp_path, invented):
         rate(tmp_path, t, q, d, invented)
         run(tmp_path, "temperature", precision=0.5, recall=0.5, axes={"decoder.temperature": t})
     found = measured(tmp_path)
-    said, holds = found["A lower temperature trades diversity for quality"]
+    detail, holds = found["A lower temperature trades diversity for quality"]
     assert holds == ("does not hold" if invented else "holds")  # precision and recall stay where they are
-    assert ("HUSE-Q" in said) == (not invented)
+    assert ("HUSE-Q" in detail) == (not invented)
     assert found["The model's probability shows what ratings hide"][1] == ("not measured" if invented else "holds")
 
 
@@ -265,12 +267,12 @@ def two_tasks(folder, swapped="webtext"):
 
 def test_metric_agreement_is_judged_task_by_task_whatever_the_number_of_samples(tmp_path):
     two_tasks(tmp_path)
-    said, holds = measured(tmp_path)["MAUVE agrees best with a discriminator"]
+    detail, holds = measured(tmp_path)["MAUVE agrees best with a discriminator"]
     # On docs all agree with the discriminator but perplexity; on webtext MAUVE is the other way round.
     assert holds == "does not hold"
-    assert re.search(r"docs: ρ over 4 systems: .*mauve 1\.000", said)
-    assert re.search(r"webtext: ρ over 4 systems: .*mauve -1\.000", said)
-    assert "zipf" in said, "≈ metrics are compared although there are fewer human texts"
+    assert re.search(r"docs: ρ over 4 systems: .*mauve 1\.000", detail)
+    assert re.search(r"webtext: ρ over 4 systems: .*mauve -1\.000", detail)
+    assert "zipf" in detail, "≈ metrics are compared although there are fewer human texts"
 
 
 def test_correlations_of_one_task_do_not_fall_with_another_that_nobody_rated(tmp_path):

@@ -239,11 +239,11 @@ CELLS = [{"human": 0.30, "model": 0.05, "cell": 1}, {"human": 0.02, "model": 0.1
 def test_the_cell_that_explains_the_loss_is_overfilled_or_missed():
     assert explanations.find_worst_cell(CELLS) is CELLS[1]
     assert explanations.summarize_cells("greedy", 0.89, 0.95, CELLS, "“The method is…”") == (
-        "greedy has MAUVE 0.89, 0.06 below the human ceiling of 0.95: 11 % of its texts fall into a cell with 2 % of the "
+        "greedy has MAUVE 0.89, 0.06 below the human–human reference of 0.95: 11 % of its texts fall into a cell with 2 % of the "
         "human text, for example “The method is…”."
     )
     above = explanations.summarize_cells("greedy", 0.96, 0.95, CELLS, "")
-    assert above.startswith("greedy has MAUVE 0.96, at the human ceiling of 0.95:")
+    assert above.startswith("greedy has MAUVE 0.96, at the human–human reference of 0.95:")
     assert explanations.summarize_cells("greedy", 0.89, None, CELLS, "").startswith("greedy has MAUVE 0.89: 11 %")
     assert explanations.summarize_cells("greedy", None, None, CELLS[:1], "") == (
         "greedy: only 5 % of its texts fall into a cell with 30 % of the human text."

@@ -176,10 +176,10 @@ def test_each_training_is_a_curve_with_the_human_value_and_the_ceiling(tmp_path)
     assert set(figures) == {"sweep-model.step"}
     mauve, zipf = figures["sweep-model.step"].axes
     lines = {line.get_label(): line for line in mauve.lines}
-    assert set(lines) == {"runs/a nucleus p=0.95", "runs/b nucleus p=0.95", "human ceiling"}
+    assert set(lines) == {"runs/a nucleus p=0.95", "runs/b nucleus p=0.95", "human–human reference"}
     assert list(lines["runs/a nucleus p=0.95"].get_xdata()) == list(STEPS)
     assert list(lines["runs/b nucleus p=0.95"].get_ydata()) == [0.4, 0.7, 0.80, 0.8]
-    assert set(lines["human ceiling"].get_ydata()) == {0.95}
+    assert set(lines["human–human reference"].get_ydata()) == {0.95}
     assert len(mauve.collections) == 2, "the intervals are bands"
     assert (mauve.get_xlabel(), mauve.get_xscale()) == ("training step", "linear")
     assert {line.get_label() for line in zipf.lines} == {"runs/a nucleus p=0.95", "runs/b nucleus p=0.95", "human"}
@@ -204,15 +204,15 @@ def test_the_last_good_step_is_the_newest_that_is_not_worse_than_the_best_before
 
 
 @cases(
-    "last, said",
+    "last, note",
     # 0.0363 is 2.52 standard errors: p = .012, .036 for the three later steps and .071 for the six pairs of steps.
     (0.7637, "no step is significantly worse than the best before it. Last good: step 1000."),
     (float("nan"), "not tested, for lack of values: step 1000. Last good: step 900."),
 )
-def test_the_last_good_step_was_tested_against_a_best_one_that_was_chosen(tmp_path, last, said):
+def test_the_last_good_step_was_tested_against_a_best_one_that_was_chosen(tmp_path, last, note):
     write_training(tmp_path, "runs/a", (0.5, 0.80, 0.79, last))
     remark = build_significance_tables(read_results([tmp_path]), "last-good")[0].list_notes("remark")[0]
-    assert remark == f"runs/a nucleus p=0.95: {said}"
+    assert remark == f"runs/a nucleus p=0.95: {note}"
 
 
 def test_small_p_values_are_not_printed_as_zero():

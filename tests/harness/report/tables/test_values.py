@@ -452,7 +452,7 @@ def test_a_ceiling_of_as_many_texts_stands_in_its_cell_with_its_spread(tmp_path,
     assert made.rows[0].cells[0].value == 0.9, "in the human row"
     assert not made.rows[0].cells[0].best
     assert math.isnan(half.value)
-    assert half.note.startswith("No human ceiling with as many texts as the systems (n 100/100).")
+    assert half.note.startswith("No human–human reference with as many texts as the systems (n 100/100).")
     assert "0.700 at n 50/50" in half.note
     assert math.isnan(model.metric_error)
 

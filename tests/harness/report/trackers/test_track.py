@@ -77,14 +77,14 @@ def test_a_run_is_config_values_with_intervals_and_a_table_and_is_logged_once_fo
     assert len(fake.jobs) == 2
 
 
-@cases("fails, said", (be_away, "ConnectionError: the server is away"), (sys.exit, "SystemExit"))
-def test_a_failure_is_one_warning_and_the_next_command_logs_the_run(fails, said, fake, run, tmp_path, caplog):
+@cases("fails, message", (be_away, "ConnectionError: the server is away"), (sys.exit, "SystemExit"))
+def test_a_failure_is_one_warning_and_the_next_command_logs_the_run(fails, message, fake, run, tmp_path, caplog):
     fake.fails = fails
     track_runs([run], OPTIONS, tmp_path)
     (warning,) = caplog.records
     assert warning.levelname == "WARNING"
     assert warning.getMessage().startswith("tracker    mlflow: ")
-    assert said in warning.getMessage()
+    assert message in warning.getMessage()
     assert "\n" not in warning.getMessage()
     fake.fails = lambda: None
     track_runs([run], OPTIONS, tmp_path)

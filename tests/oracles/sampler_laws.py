@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from openended.harness.backends.denoiser import denoising
-from scripts.studies.study import Study
 
 _AXES = "abcdefgh"
 
@@ -213,42 +212,5 @@ def _propagate_with_confidence(world: MarkovWorld, decoder: denoising.Remdm) -> 
     return torch.zeros(size**length, dtype=torch.float64).index_add_(0, ids @ powers, weights)
 
 
-def total_variation(law: Tensor, other: Tensor) -> float:
-    """Return half the sum of absolute differences of two distributions."""
-    return float((law.flatten() - other.flatten()).abs().sum() / 2)
-
-
 SMALL_WORLD = MarkovWorld(vocab_size=2, length=3)
 """For `conf`: its states hold confidences too, and are too many in the larger world."""
-_STEPS = (1, 4, 16, 64)
-SAMPLERS: tuple[denoising.DenoisingDecoder, ...] = (
-    denoising.FirstHitting(),
-    *(denoising.Mdlm(steps=steps) for steps in _STEPS),
-    *(
-        denoising.Remdm(strategy=strategy, eta=0.1, nucleus_p=1.0, steps=steps)
-        for strategy in ("cap", "rescale", "forward_backward", "loop", "conf")
-        for steps in (16, 64)
-    ),
-    *(denoising.Duo(steps=steps) for steps in _STEPS),
-    *(denoising.Duo(mode=mode, steps=steps) for mode in ("pc", "cap", "rescale") for steps in (16, 64)),
-    *(
-        denoising.Llada(temperature=1.0, steps=steps, block_length=6, remasking=remasking)
-        for remasking in ("random", "low_confidence")
-        for steps in (6, 3, 1)
-    ),
-)
-
-
-def compute_distance(title: str) -> Iterator[list[str]]:
-    """Yield the row of a sampler: size of its world, and the total variation from the world's law."""
-    decoder = next(decoder for decoder in SAMPLERS if decoder.title == title)
-    is_remembering = isinstance(decoder, denoising.Remdm) and decoder.strategy == "conf"
-    world = SMALL_WORLD if is_remembering else MarkovWorld()
-    distance = total_variation(compute_output_law(world, decoder), world.law())
-    yield [title, str(world.vocab_size), str(world.length), f"{distance:.2e}" if distance > 1e-12 else "0"]
-
-
-SAMPLED = Study(
-    titles=lambda: [decoder.title for decoder in SAMPLERS], compute=compute_distance, page="docs/denoisers.md",
-    heading="samplers",
-)  # fmt: skip
