@@ -80,7 +80,9 @@ def suggest(word: str, choices: Iterable[str]) -> str:
     if not names:
         return ""
     by_lower = {name.lower(): name for name in names}
+    parts = re.split("[-_]", word.lower())
     with_word = [name for name in by_lower if len(word) > 3 and word.lower() in re.split("[-_.]", name)]
+    with_word += [name for name in by_lower if len(name) > 3 and name in parts]
     nearest = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     is_typo = bool(nearest) and difflib.SequenceMatcher(None, word.lower(), nearest[0]).ratio() > 0.8
     close = nearest if is_typo else with_word or nearest

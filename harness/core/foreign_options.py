@@ -20,17 +20,21 @@ _OPTIONS = {
     "task.prompt_field={}": "task.prompt task.prompt_column task.input_field",
     "task.human_field={}": "task.human task.reference_field task.target task.target_field",
     "model={}": "lm model_name model_name_or_path model_path model_id pretrained checkpoint",
+    "model.path={}": "model.model model.id model.model_name model.model_id model.model_name_or_path model.pretrained",
     "model=openai model.path=NAME model.base_url={}": "base_url api_base url endpoint",
     "model=openai model.path=NAME model.api_key_env=VARIABLE": "api_key openai_api_key",
     "decoder.temperature={}": "temperature temp",
     "model.chat_template=true": "chat use_chat_template",
-    "model.dtype=float16": "fp16 half load_in_8bit load_in_4bit bf16",
+    "model.dtype={}": "torch_dtype precision",
+    "model.dtype=float16": "fp16 half bf16",
     "model.instruction={}": "system_prompt system_instruction instruction",
     "max_new_tokens={}": "max_length max_tokens max_gen_toks max_gen_len max_len gen_length gen_len length",
     "min_new_tokens={}": "min_length min_tokens",
     "num_examples={}": "limit n num_texts num_prompts max_examples max_samples max_eval_instances size",
     "samples={}": "num_return_sequences num_generations best_of epochs repeats num_repeats",
-    "embedder={}": "featurize_model_name featurizer",
+    "embedder={}": "featurize_model_name featurizer metric.mauve.featurize_model_name metric.mauve.model "
+    "metric.mauve.embedder embedding_model encoder",
+    "scorer={}": "metric.gen_ppl.model metric.gen_ppl.model_id metric.gen_ppl.scorer eval_model ppl_model",
     "samples={0} for texts of each prompt, num_examples={0} for prompts": "n_samples num_samples",
     "runtime.device=cuda": "cuda use_cuda",
     "intervals=200 (replicates; 0: none)": "bootstrap bootstrap_iters n_bootstrap ci confidence",
@@ -47,11 +51,39 @@ _OPTIONS = {
 _ANSWERS = {
     "decoder=greedy draws no token, decoder=ancestral, nucleus, top_k, … do": "do_sample sample",
     "model=vllm and model=openai are engines; model=./FOLDER or OWNER/NAME runs with transformers": "backend engine",
-    "the same command resumes; what is finished is not computed again": "resume overwrite force use_cache cache",
+    "the same command resumes; what is finished is not computed again (outputs_dir=DIR starts anew)": (
+        "resume overwrite force use_cache cache no_cache nocache rerun restart ignore_cache clear_cache resume_from"
+    ),
     "type plan_only=true": "dry_run dryrun plan",
     "type -v": "verbose debug",
     "examples for the model are part of the prompts of a task": "num_fewshot shots fewshot",
-    "a text ends at the model's end of text or after max_new_tokens": "stop stop_sequences stop_strings until",
+    "a text ends at the model's end of text or after max_new_tokens": (
+        "stop stop_sequences stop_strings until eos eos_token eos_token_id pad_token_id stop_token_ids ignore_eos"
+    ),
+    "attention is chosen by the harness: rows keep their bits in any batch; model=vllm has kernels of its own": (
+        "attn_implementation attention flash_attention flash_attn use_flash_attention_2 attn"
+    ),
+    "the code of a model folder is not run; families that transformers has need none (model=denoiser has the option)": (
+        "trust_remote_code remote_code"
+    ),
+    "a quantized model is a GGUF file: model=FILE.gguf; others are read as model.dtype=float32, bfloat16 or float16": (
+        "load_in_8bit load_in_4bit quantization quantize quantization_config bits"
+    ),
+    "your own choices are files of a folder: --config-dir DIR makes DIR/decoder/mine.yaml decoder=mine": (
+        "include_path config config_file config_path conf cfg_file experiment_file yaml"
+    ),
+    "openended list metric has all names (also task, decoder, model, experiment, …)": (
+        "list list_metrics list_tasks list_models list_decoders list_experiments available show_metrics"
+    ),
+    "a search is typed as -m hydra/sweeper=optuna 'decoder.p=interval(0.5,1)' maximize=[mauve] trials=20": (
+        "sweeper optuna hpo n_trials num_trials max_trials max_evals direction objective optimize goal study_name"
+    ),
+    "paired tests: openended report NAME --baseline SYSTEM for systems, openended compare A B for scores of samples": (
+        "paired paired_bs paired_ar paired_bootstrap significance significance_test p_value t_test ttest"
+    ),
+    "judges rate a study: openended rate make NAME, then openended rate judge study model=… model.path=…": (
+        "judge judge_model llm_judge grader evaluator"
+    ),
     "every report has its tables as .md, .tex and .csv in outputs/reports/NAME, and results.parquet for programs": (
         "csv tex latex md markdown html json excel xlsx"
     ),
@@ -71,8 +103,12 @@ _COMMANDS = {
     "openended --version": "version",
     "the options alone: openended task=docs decoder=nucleus": "run generate sample",
     "openended score FILES --human FILE": "eval evaluate metrics",
-    "a grid: openended -m decoder=nucleus decoder.p=0.9,0.95": "sweep grid",
-    "openended report NAME": "summarize summary table tables plot view results",
+    "a grid: openended -m decoder=nucleus decoder.p=0.9,0.95": "sweep grid multirun",
+    "openended report NAME": "summarize summary table tables plot figures figure view results",
+    "the interrupted command again: what is finished is not computed again": "resume continue restart rerun",
+    "openended rate make NAME, then openended rate judge study model=openai model.path=JUDGE": "judge llm_judge",
+    "openended compare A B for scores of samples, openended report A B --side-by-side for runs": "diff vs ttest",
+    "-m hydra/sweeper=optuna 'decoder.p=interval(0.5,1)' maximize=[mauve]": "search optimize tune optuna hpo",
     "openended list": "ls",
     "model=openai model.base_url=http://HOST:8000 for a model that is served": "serve chat",
 }
@@ -90,14 +126,16 @@ def explain_foreign_command(word: str, commands: Collection[str]) -> str | None:
 
 def explain_class_option(option: str, value: str, groups: Sequence[str] = registry.CLASS_GROUPS) -> str | None:
     """Say what to type for an option of classes, by its name or by what others call it; None if no class has it."""
-    typed: dict[str, tuple[bool, bool]] = {}  # what to type → rank: what others call so, and a metric's last
+    typed: dict[
+        str, tuple[bool, ...]
+    ] = {}  # what to type → rank: what others call so, a metric's, and other choices last
     for group in groups:
         for name, cls in registry.load_members(group).items():
             name_here = read_option_synonyms(cls).get(option, option)
             if name_here in {field.name for field in dataclasses.fields(cls)}:
                 owner = f"metric.{name}" if group == "metric" else group.replace("/", ".")
                 choice = f"{group}={name} " if group in _WITH_CHOICE and name != "transformers" else ""
-                typed[f"{choice}{owner}.{name_here}={value}"] = name_here == option, group == "metric"
+                typed[f"{choice}{owner}.{name_here}={value}"] = name_here == option, group == "metric", bool(choice)
     return f"type {' or '.join(sorted(typed, key=lambda words: typed[words])[:_MOST_HINTS])}" if typed else None
 
 

@@ -27,6 +27,8 @@ Accepts = Callable[[Any], object]
 """Returns something true for an accepted value."""
 
 _WORD = 1 << 63
+# What people type for several numbers: `1:5`, `1..5`, `0-4`, `0.5; 0.9`, `linspace(0,1,5)`.
+_SEVERAL = re.compile(r"[\d.]+([:;+ -]+[\d.]+)+|\d[\d.]*\.\.[\d.]+|[\w.]*(range|linspace).*")
 REQUIRED: Any = dataclasses.MISSING
 """As the default of `ranged` or `option`: the option must be given."""
 
@@ -254,9 +256,7 @@ def coerce(value: Any, hint: Any, where: str, null: float | None = None) -> Any:
     wrong_bool = isinstance(value, bool) and kind is not bool
     if not isinstance(kind, type) or (isinstance(value, kind) and not wrong_bool):
         return value
-    is_several = isinstance(value, list) or (
-        isinstance(value, str) and re.fullmatch(r"[\d.]+([:; ]+[\d.]+)+|range.*", value) is not None
-    )
+    is_several = isinstance(value, list) or (isinstance(value, str) and _SEVERAL.fullmatch(value) is not None)
     grid = "; for a grid of values: -m OPTION=A,B or OPTION=range(START,END,STEP)" if is_several else ""
     raise SpecError(f"{where}: expected {_describe_type(kind)}, got {value!r:.80}{grid}")
 

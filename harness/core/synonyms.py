@@ -13,6 +13,9 @@ _OF_HYDRA = {"bayes": "optuna", "local": "basic"}  # a sweeper and a launcher, w
 _AGAINST_ONE_REFERENCE = ("bertscore", "bartscore", "bleurt", "bleu", "sacrebleu", "meteor", "chrf", "comet", "rouge",
                           "rouge1", "rouge2", "moverscore")  # fmt: skip
 
+_JUDGED = ("judge", "llmjudge", "llmasajudge", "winrate", "geval", "gpt4", "gpt4judge", "alpacaeval", "mtbench",
+           "arenahard", "elo", "preference", "humaneval")  # fmt: skip
+
 
 @lru_cache
 def read_synonyms(group: str) -> Mapping[str, str]:
@@ -35,8 +38,10 @@ def read_option_synonyms(cls: type) -> Mapping[str, str]:
 def resolve_synonym(group: str, word: str) -> str:
     """Return the name of the choice that a word of the field stands for, with a note; the word itself if there is none.
 
-    Raises `SpecError` for measures that this package leaves out on purpose.
+    Raises `SpecError` for measures that this package leaves out on purpose, and for a name with a minus.
     """
+    if word.startswith("-"):
+        raise SpecError(f"{group}: {word}: no name can be left out of a set; name those that you want")
     names = list_names(group)
     if spelling := word if word in names else find_spelling(word, names):  # `MAUVE`, `Self-BLEU`
         return spelling
@@ -45,6 +50,11 @@ def resolve_synonym(group: str, word: str) -> str:
         raise SpecError(
             f"no metric {word!r}: it compares a text with one reference, and an open-ended prompt has many good "
             "continuations; mauve, frechet and chamfer compare vectors of texts, self_bleu and rouge_l their words"
+        )
+    if group == "metric" and folded in _JUDGED:
+        raise SpecError(
+            f"no metric {word!r}: people and judges rate a study: openended rate make NAME, then openended rate judge "
+            "study model=…; metric=[bradley_terry] judgments=FILE has abilities from their answers"
         )
     if (name := find_synonym(group, word, names)) is None:
         return word

@@ -84,6 +84,7 @@ def list_files(path: Path) -> list[Path]:
         if not matches:
             is_id = re.fullmatch(r"[\w-]+/[\w-]+", str(path)) is not None
             hint = f"; a dataset of the hub is typed hf://datasets/{path}" if is_id else ""
+            hint = "; standard input is not read: name a file" if str(path) == "-" else hint
             raise DataError(f"no such file: {path}{hint}")
         return matches
     if any((path / name).is_file() for name in (*WEIGHTS, "pytorch_model.bin")):

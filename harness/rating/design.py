@@ -444,6 +444,8 @@ def make_private(handle: IO[Any]) -> None:
 def read_key(path: Path) -> StudyKey:
     """Read the key of a study, given its file or its folder."""
     file = path / KEY if path.is_dir() else path
+    if not path.exists():
+        raise DataError(f"no such file: {path}; openended rate make RUNS -o {path} makes a study")
     if path.is_dir() and not file.exists():
         raise DataError(f"{path}: is no study, it has no {KEY}; openended rate make writes one")
     node = core.read_json(file)

@@ -71,7 +71,7 @@ class JudgmentSource:
         """Return the players that `judgment_systems` matches to the run's system; at most one of them is in a file."""
         return [
             player
-            for player, system in self.options.players.items()
+            for player, system in self.options.systems.items()
             if isinstance(system, dict) and all(self.axes.get(axis) == _format(v) for axis, v in system.items())
         ]
 

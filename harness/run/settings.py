@@ -23,7 +23,7 @@ BUNDLED_DATA = Path(str(resources.files("openended.tasks"))) / "data"
 _MOST_TOKENS_PER_WORD = 20  # only scripts without spaces, or unknown to the model, have more
 _PRESET = "compat"  # presets of metric options
 _RUN_NAME = re.compile(r"[\w][\w.+=-]*")
-PLAYER_AXES = ("task", "model", "decoder", "samples", "max_new_tokens", "min_new_tokens")  # of `judgment_systems`
+SYSTEM_AXES = ("task", "model", "decoder", "samples", "max_new_tokens", "min_new_tokens")  # of `judgment_systems`
 MODEL_UNDER_TEST = ("model", "decoder")  # of a need: the model under test computes it
 
 
@@ -182,24 +182,24 @@ class JudgmentOptions(_Part):
     """A file, also `bundled:NAME`; `none`, `simulated:…` or None."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """Our name of a column of that file → the file's."""
-    players: Mapping[str, Any] = field(default_factory=dict)
-    """A player's name in that file → the axes of the system that it is, or `human`."""
+    systems: Mapping[str, Any] = field(default_factory=dict)
+    """A name in that file → the axes of the system that it is, or `human`."""
 
     def check(self) -> None:
-        """A bundled file exists, and players are systems."""
+        """A bundled file exists, and names stand for systems."""
         if self.file is not None and self.file.startswith(BUNDLED):
             paths = [f"{BUNDLED}{path.name}" for path in sorted(BUNDLED_DATA.glob("*.csv"))]
             self.require(self.file in paths, "file", f"one of {', '.join(paths)}")
         form = "{NAME: {model: gpt2, decoder: nucleus}, OTHER: human}"
-        for player, system in self.players.items():
+        for name, system in self.systems.items():
             axes = system if isinstance(system, Mapping) else {}
             if system != core.HUMAN and not axes:
-                raise core.SpecError(f"judgment_systems.{player}: expected a system, as in {form}, got {system!r:.60}")
+                raise core.SpecError(f"judgment_systems.{name}: expected a system, as in {form}, got {system!r:.60}")
             for axis in axes:
-                if str(axis).partition(".")[0] not in PLAYER_AXES:
+                if str(axis).partition(".")[0] not in SYSTEM_AXES:
                     raise core.SpecError(
-                        f"judgment_systems.{player}: no axis {axis!r}{core.suggest(str(axis), PLAYER_AXES)}; expected "
-                        f"{', '.join(PLAYER_AXES)} or an option of theirs, as decoder.p"
+                        f"judgment_systems.{name}: no axis {axis!r}{core.suggest(str(axis), SYSTEM_AXES)}; expected "
+                        f"{', '.join(SYSTEM_AXES)} or an option of theirs, as decoder.p"
                     )
 
     def label_option(self, option: str) -> str:
@@ -216,7 +216,7 @@ class JudgmentOptions(_Part):
     @property
     def human_players(self) -> tuple[str, ...]:
         """Names of the human text in the file, other than `human`."""
-        return tuple(sorted(player for player, system in self.players.items() if system == core.HUMAN))
+        return tuple(sorted(name for name, system in self.systems.items() if system == core.HUMAN))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -396,7 +396,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         "judgments": JudgmentOptions(
             file=config.get("judgments"),
             columns=_read_mapping(config, "judgment_columns", "{ours: theirs}"),
-            players=config.get("judgment_systems") or {},
+            systems=config.get("judgment_systems") or {},
         ),
         "training": _read_mapping(config, "training", "{family: NAME, stage: NAME}"),
         "runtime": core.construct(core.Runtime, config.get("runtime"), "runtime"),

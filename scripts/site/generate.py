@@ -34,7 +34,7 @@ def format_metric_page(name: str, cls: type) -> str:
         "reads": list_needs(metric),
         "direction": ARROWS[metric.direction],
         "range": range_,
-        "version": metric.version,
+        "version": str(metric.version),
         "intervals": getattr(metric, "resampling", "–"),
     }
     table = format_table(("", ""), facts.items())

@@ -427,9 +427,9 @@ def test_wins_without_a_fit_are_refused_by_name():
         ([[0, math.nan], [1, 0]], "finite"), ([[1, 1], [1, 0]], "player 0 has wins against itself"),
     ]  # fmt: skip
     check_edges([
-        (lambda: bradley_terry(apart, players=names), UndefinedMetric, "groups of players: a, c | b, d"),
-        (lambda: bradley_terry(unbeaten, players=names[:3]), UndefinedMetric, "b never lost to another player"),
-        (lambda: bradley_terry(winless, players=names[:3]), UndefinedMetric, "b never beat another player"),
+        (lambda: bradley_terry(apart, players=names), UndefinedMetric, "groups of systems: a, c | b, d"),
+        (lambda: bradley_terry(unbeaten, players=names[:3]), UndefinedMetric, "b never lost to another system"),
+        (lambda: bradley_terry(winless, players=names[:3]), UndefinedMetric, "b never beat another system"),
         (lambda: bradley_terry(uneven), UndefinedMetric, "too uneven for a fit"),
         (lambda: bradley_terry(uneven, players=["a", "b"]), ValueError, "expected 3 names, got 2"),
         *((lambda w=wins: bradley_terry(w), ValueError, message) for wins, message in refused),
@@ -460,7 +460,7 @@ def test_a_file_by_itself_gives_every_player():
         assert result.arrays[f"{criterion}/wins"].sum() == 180
     assert result.values["bradley_terry"] == result.values["human_like/nucleus"]
     assert result.sd["bradley_terry"] == result.sd["human_like/nucleus"] > 0
-    assert "180 comparisons of 4 players" in result.notes[0]
+    assert "180 comparisons of 4 systems" in result.notes[0]
     assert "judgments:example_pairs.csv@" in result.signature
 
 

@@ -1,12 +1,13 @@
 """`openended compare A B…`: paired tests of anybody's scores, from logs of Inspect and lm-eval or tables."""
 
 import argparse
+import itertools
 import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from openended.harness.core import Arguments, SpecError, make_main, split_commas
+from openended.harness.core import Arguments, SpecError, list_names, make_main, split_commas
 from openended.harness.imported import name_files as name_files_apart, read_system_scores
 from openended.harness.report import compare_scores
 from openended.harness.results import suggest_command
@@ -36,10 +37,14 @@ def _compare(args: argparse.Namespace) -> None:
     if args.difference is not None and not 0 < args.difference < math.inf:
         raise SpecError(f"--difference: expected a number above 0, got {args.difference:g}")
     files = name_files(args.systems)
-    if runs := next(
-        (path for paths in files.values() for path in paths if not path.exists() and (RUNS / path).is_dir()), None
-    ):
-        raise SpecError(f"{runs} is a name of runs: openended report {runs} --baseline SYSTEM tests its systems")
+    for path in itertools.chain(*files.values()):
+        if not path.exists() and (RUNS / path).is_dir():
+            raise SpecError(f"{path} is a name of runs: openended report {path} --baseline SYSTEM tests its systems")
+        if not path.exists() and str(path) in list_names("decoder"):
+            grid = f"openended -m decoder={','.join(args.systems)}"
+            raise SpecError(f"{path} is a decoder, expected files of scores: {grid} compares decoders in one table")
+        if path.is_dir() and (command := suggest_command(path)):
+            raise SpecError(f"{path}: expected files of scores{command} --baseline SYSTEM, which tests its systems")
     if len(files) < 2 and not args.people:
         ((file, *_),) = files.values()
         raise SpecError(

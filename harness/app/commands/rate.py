@@ -330,6 +330,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = core.make_parser(
         "rate", f"{__doc__}\n\n{listed}", names, "openended rate make quickstart --protocol mauve", EPILOG
     )
+    if words and words[0] not in COMMANDS and (core.OUTPUTS["--outputs"]["default"] / "runs" / words[0]).is_dir():
+        parser.error(f"{words[0]} is a name of runs: openended rate make {words[0]} makes a study of them")
     name = parser.parse_args(words[:1]).command
     command = COMMANDS[name]
     arguments, epilog = command.arguments, command.epilog

@@ -35,6 +35,7 @@ _OWN_KEYS = re.compile(r"(report\.(where|names)|judgment_systems|model\.engine|h
 _NAMES = re.compile(r"\[?\s*[\w-]+(\s*,\s*[\w-]+)*\s*\]?")  # of choices; a list of metrics is in brackets
 # A list, the `name` of a class, or a choice with the value of its first option, perhaps.
 _WRONG_CHOICE = re.compile(r"[+~]*(?!metric=)([\w/]+\s*=\s*\[|\w+\.name=|\w+=.*[\w-][:(=])")
+_ADDED = re.compile(r"^\++((?:task|model|decoder|scorer|embedder|runtime)\.\w+=)")  # all their options are there
 DEFAULT_DECODER = "nucleus"  # as in conf/config.yaml
 
 
@@ -103,7 +104,7 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
                 explain_missing_equals(word, words[position - 1] if position else "", words[position + 1 :])
             )
         else:
-            options.append(_spell_option(word))
+            options.append(_spell_option(_ADDED.sub(r"\1", word)))
     typed: dict[str, str] = {}
     for word in options:
         if _WRONG_CHOICE.match(word):
@@ -146,6 +147,8 @@ def _translate_choices(word: str, config_dir: str | None) -> str:
     """Replace words of the field by the names of choices, as `decoder=top_p`, unless the user's folder has the word."""
     key, sign, value = word.partition("=")
     group = key.lstrip("+")
+    if group in ("model", "scorer", "scoring", "embedder") and value.startswith(("http://", "https://")):
+        raise core.SpecError(f"{word}: a server is typed as model=openai model.path=NAME model.base_url={value}")
     if not sign or group not in core.GROUPS or not _NAMES.fullmatch(value):
         return word
 

@@ -158,6 +158,13 @@ class Composer:
         plain = [o for o in parsed if not o.is_sweep_override()]
         choices, values = _split(plain)
         config = self.compose(choices)
+        for word in (word for word in line.words if line.multirun and "," in word):
+            option, _, typed = word.partition("=")
+            if option.isidentifier() and option not in config:
+                from openended.harness.app.hydra.errors import explain_unknown_axis
+
+                if message := explain_unknown_axis(option, typed, list(config)):
+                    raise core.SpecError(message)
         classes, others = self._split_classes(choices)
         self._compositions[others] = {classes: Composition.read(config)}
         try:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +24,10 @@ _SEARCHED = ("decoder", "model", "task", "prompting", "metric", "scorer", "embed
 _MERGED = re.compile(r"Error merging override \+*([^=]+)=(.*)", re.DOTALL)
 _SEARCH = re.compile(r"Sweep parameters '(.+)' requires --multirun")
 _MAX_MATCHES = 3
+_WITH_OPTION = re.compile(r"(?P<choice>[\w-]+)[:@,](?:(?P<key>\w+)=)?(?P<value>[^\s=,]+)")  # `webtext:split=test`
+# `mine.py`, `mine.py::MyProcessor`, `mine.MyProcessor`
+_OWN_DECODER = re.compile(r"(?P<file>.+\.py)(:*(?P<name>\w*))|(?P<module>[\w.]+)\.(?P<member>[A-Z]\w*)")
+_OF_A_SERVICE = re.compile(r"(gpt-?\d|o\d|claude|gemini|grok|command-|mistral-).*", re.IGNORECASE)
 _ONE_CHOICE = {*core.GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
 _WITH_VALUE = re.compile(r"([\w-]+)[:(=](?:(\w+)=)?([\w.+-]+)\)?")  # a choice with the value of an option
 _TEXT_FILE = re.compile(r"\.(jsonl?|npz|txt|[ct]sv|parquet|arrow|eval|gz|bz2|xz|zst)$")
@@ -37,11 +41,9 @@ def explain(err: BaseException) -> str:
         return explained
     if several := _SEVERAL.match(str(err)):
         group, _, names = several[1].partition("=")
-        if group in ("metric", "metrics"):
-            return f"{several[1]}: the metrics of a run are a list; type metric=[{names}]"
-        if hint := explain_foreign_option(group, names, {*core.GROUPS, *core.list_options()}):
-            is_option = hint.startswith("type ") and "=" in hint
-            return f"no option {group!r}; {hint}{' and add -m: several values are a grid' if is_option else ''}"
+        if unknown := explain_unknown_axis(group, names, {*core.GROUPS, *core.list_options()}):
+            is_option = "; type " in unknown and "=" in unknown
+            return f"{unknown}{' and add -m: several values are a grid' if is_option else ''}"
         return f"{several[1]}: several values are a grid: add -m, as in openended -m {several[1]}"
     if merged := _MERGED.match(str(err)):
         cause = err.__cause__
@@ -62,6 +64,14 @@ def explain(err: BaseException) -> str:
     if isinstance(err, errors.OmegaConfBaseException) and err.full_key:
         return f"{err.full_key}: {str(err).splitlines()[0]}"  # the others repeat the key and name a type
     return core.format_error(err)
+
+
+def explain_unknown_axis(option: str, values: str, options: Collection[str]) -> str | None:
+    """Say what to type for several values, separated by commas, of what is no option; None if it may be one."""
+    if option in ("metric", "metrics"):
+        return f"{option}={values}: the metrics of a run are a list; type 'metric=[{values}]'"
+    hint = explain_foreign_option(option, values, options)
+    return f"no option {option!r}; {hint}" if hint else None
 
 
 def _explain_unknown_option(err: BaseException) -> str | None:
@@ -88,8 +98,11 @@ def _explain_unknown_option(err: BaseException) -> str | None:
                     hint = None  # it would change another thing than the one that was meant
             if hint:
                 return f"no option {key!r}; {hint}"
-            if is_elsewhere and group and last in config:
-                matches = f"{last}{sign}{value}"
+            if group and last in config and last not in core.GROUPS:
+                return f"no option {key!r}; did you mean {last}{sign}{value}?"
+            owner, _, choice = group.partition(".")
+            if owner in _ONE_CHOICE and choice in core.list_names(owner):
+                return f"no option {key!r}; type {owner}={choice} {owner}.{last}{sign}{value}"
             if is_elsewhere and matches:
                 return f"no option {key!r}; did you mean {matches}?"
             if is_elsewhere and (translated := explain_class_option(last, value or "…")):
@@ -137,22 +150,36 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
         group, _, choice = file.rpartition("/")
     if group in core.GROUPS:
         accepted = core.list_names(group)
+        if option := _WITH_OPTION.fullmatch(choice):
+            name, key, value = option["choice"], option["key"] or "OPTION", option["value"]
+            return f"no {group} {choice!r}: options are words of their own, as {group}={name} {group}.{key}={value}"
         if "=" in choice:
             return f"no {group} {choice!r}: options are words of their own, without quotes around all of them"
-        if " " in choice:
-            typed = ",".join(choice.split())
-            typed = f"[{typed}]" if group == "metric" else typed
-            return f"no {group} {choice!r}: names are separated by commas, as {group}={typed}"
+        names = re.split(r"[\s;+&|]+", choice)
+        if len(names) > 1 and (" " in choice or {*names} <= {*accepted}):
+            typed = f"'metric=[{','.join(names)}]'" if group == "metric" else f"-m {group}={','.join(names)}"
+            return f"no {group} {choice!r}: names are separated by commas, as {typed}"
+        if choice.endswith((".yaml", ".yml")):
+            stem = Path(choice).stem
+            hint = f"type {group}={stem}" if stem in accepted else f"--config-dir DIR makes DIR/{group}/{stem}.yaml"
+            return f"no {group} {choice!r}: a choice is typed without folder and ending; {hint}"
         if group == "task" and Path(choice).suffix[1:].isalpha():
             return (
                 f"no task {choice!r}: a file is task=jsonl task.path={choice}, with task.prompt_length=35 where the "
                 "prompt is the beginning of the text, or without prompts task=texts"
             )
-        if group == "decoder" and choice.endswith(".py"):
-            return f"no decoder {choice!r}: name what the file defines: decoder={choice}:NAME"
+        if group == "decoder" and (match := _OWN_DECODER.fullmatch(choice)):
+            file, name = (
+                match["file"] or f"{match['module'].replace('.', '/')}.py",
+                match["name"] or match["member"] or "NAME",
+            )
+            return f"no decoder {choice!r}: name the file and what it defines: decoder={file}:{name}"
         if broken := core.find_broken_plugin(group, choice):
             return f"{group} {choice!r} is a plug-in that cannot be used: {broken}"
         if group in ("model", "scorer", "embedder", "scoring"):
+            if group == "model" and _OF_A_SERVICE.fullmatch(choice) and choice not in accepted:
+                typed = f"model=openai model.path={choice} model.base_url=URL"
+                return f"no model {choice!r}: one of a server or service is {typed}"
             close = get_close_matches(choice, accepted, n=1, cutoff=0.75)
             hint = f"did you mean {close[0]!r}?" if close else f"openended list {group} has those that we describe;"
             return f"no {group} {choice!r}; {hint} others: {group}=./FOLDER, {group}=FILE.gguf, {group}=OWNER/NAME"

@@ -145,7 +145,7 @@ def build_study_correction_frame(rows: Sequence[Mapping[str, Any]], people: Path
         remark = f"Not corrected by {who}: fewer than {LEAST_ITEMS} items that both judged."
     columns = [(name, [cells.get((player, name)) for player in players]) for name in criteria]
     what = "Bradley-Terry abilities" if pairs else "Mean ratings"
-    return build_frame("corrected", f"{what} that {who} would give", players, columns, [remark], head="System")
+    return build_frame("corrected", f"{what} that {who} would give", players, columns, [remark])
 
 
 def _estimate_mean(units: Sequence[Unit], levels: Mapping[Unit, float]) -> ItemEstimate:

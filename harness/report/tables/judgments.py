@@ -101,9 +101,7 @@ def _build_ability_frame(items: Sequence[SystemValue], name: str, layout: Layout
     title = layout.title if layout.analysis == "abilities" else title
     kinds = ["human" if player == HUMAN else "model" for player in players]
     sections = [metric] * len(players)
-    return build_frame(
-        name, title, players, columns, remarks, head="System", roles=kinds, sections=sections, ranked=True
-    )
+    return build_frame(name, title, players, columns, remarks, roles=kinds, sections=sections, ranked=True)
 
 
 def _correlate_criteria(scores: Mapping[str, Mapping[str, SystemValue]]) -> str:

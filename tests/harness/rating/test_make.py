@@ -67,7 +67,7 @@ def test_make_writes_sheets_and_says_what_they_cost(outputs, tmp_path, capsys):
     assert not (tmp_path / "s").exists()
     assert main(words) == 0
     output = capsys.readouterr().out
-    assert "3 players (human, greedy, nucleus p=0.95)" in output
+    assert "3 systems (human, greedy, nucleus p=0.95)" in output
     assert "hours of rating" in output
     assert "--controls FILE adds some" in output
     key = read_key(tmp_path / "s")
@@ -138,7 +138,7 @@ def test_a_pair_needs_two_texts_that_are_long_enough():
     made = select_usable_texts(tuple(found), prompts, found, {}, spec, frozenset(), short)
     assert {example: set(texts) for example, texts in made.texts.items()} == {"a": {"human", "n"}, "c": set(found)}
     assert "3 texts have fewer than 1 words or 9 tokens: their pairs are left out" in made.remarks
-    with pytest.raises(SpecError, match=r"items=2: there are 1 prompts for each pair of players; .*set --items 1"):
+    with pytest.raises(SpecError, match=r"items=2: there are 1 prompts for each pair of systems; .*set --items 1"):
         make_study(made, spec)
     made = make_study(made, replace(spec, items=1, items_a_sheet=1), seed=0)
     assert all(set(task.sides) <= set(made.key.material.texts[task.example]) for task in made.key.tasks)

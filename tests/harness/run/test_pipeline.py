@@ -227,7 +227,7 @@ def test_arena_votes_need_two_words_and_empty_ones_are_counted(tmp_path):
     assert "arena.csv:5: no outcome; metric=[bradley_terry] metric.bradley_terry.empty=skip" in done.stderr
     words = ("judgments=arena.csv", "metric=[bradley_terry]", "metric.bradley_terry.empty=skip")
     done = openended(*words, cwd=tmp_path, code=0)
-    assert "3 comparisons of 2 players (x, y); 1 tie (half)" in done.stdout
+    assert "3 comparisons of 2 systems (x, y); 1 tie (half)" in done.stdout
     assert "1 without an outcome left out" in " ".join(done.stdout.split())
     assert "Preferred by people" in done.stdout
     assert "[95 % CI]" in done.stdout
@@ -238,7 +238,7 @@ def test_columns_of_any_name_are_mapped_and_enter_the_signature(tmp_path):
     (tmp_path / "own.tsv").write_text("who\tother\tsays\nx\ty\t1\ny\tx\t1\nx\ty\t2\n")
     words = "judgment_columns={system_a: who, system_b: other, outcome: says}"
     done = openended("judgments=own.tsv", words, cwd=tmp_path, code=0)
-    assert "3 comparisons of 2 players (x, y)" in done.stdout
+    assert "3 comparisons of 2 systems (x, y)" in done.stdout
     assert "columns:outcome=says+system_a=who+system_b=other" in done.stdout.replace("\n", "").replace(" ", "")
     done = openended("judgments=own.tsv", words.replace("says", "say"), cwd=tmp_path)
     assert "judgment_columns: no column 'say'; did you mean 'says'" in done.stderr

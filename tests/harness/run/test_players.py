@@ -164,7 +164,7 @@ def test_the_score_of_a_player_never_stands_in_the_row_of_another_system(tmp_pat
     words = ("-m", *TEXTS, "generations=a.jsonl,b.jsonl", "metric=[zipf,bradley_terry]", f"judgments={PAIRS}")
     done = openended(*words, cwd=tmp_path, code=0)
     text = " ".join(done.stdout.split())
-    assert "no player of the file is matched to this system; it has ancestral, greedy, human, nucleus" in text
+    assert "no name in the file is matched to this system; it has ancestral, greedy, human, nucleus" in text
     assert "judgment_systems={NAME: {model: MODEL, decoder: DECODER}} matches one" in text
     assert "0.405" not in done.stdout  # the score of the best player
     assert read_scores(tmp_path) == {"human": "0.573", "a": "", "b": ""}
@@ -198,7 +198,7 @@ def test_no_metric_of_a_file_takes_another_systems_judgments(tmp_path, metric):
     judgments = JudgmentSource.from_settings(settings)
     judged = judgments.read(reader)
     assert "m" in judged.players
-    with pytest.raises(UndefinedMetric, match=r"no player of the file is matched to this system; it has .*m"):
+    with pytest.raises(UndefinedMetric, match=r"no name in the file is matched to this system; it has .*m"):
         judgments.find_player(reader, judged)
 
 
@@ -217,14 +217,14 @@ def test_a_file_that_names_no_system_is_of_one_system_only(tmp_path, text):
     judgments = JudgmentSource.from_settings(grid[0])
     assert judgments.find_player(reader, judgments.read(reader)) == "model"
     check_players([grid[0], grid[0]])
-    message = r"file\.csv: player model is matched to two systems, decoder=greedy and decoder=ancestral;"
+    message = r"file\.csv: system model is matched to two systems, decoder=greedy and decoder=ancestral;"
     check_error(SpecError, message, check_players, grid)
 
 
 def test_one_player_or_file_of_vectors_is_not_of_two_systems(tmp_path):
     words = ("metric=[zipf,bradley_terry]", f"judgments={PAIRS}", "judgment_systems={nucleus: {decoder: nucleus}}")
     grid = [run_settings(f"model={model}", *words) for model in ("docs-s", "docs-m")]
-    with pytest.raises(SpecError, match=r"player nucleus is matched to two systems, model=docs-s and model=docs-m"):
+    with pytest.raises(SpecError, match=r"system nucleus is matched to two systems, model=docs-s and model=docs-m"):
         check_players(grid)
     check_players([grid[0], run_settings("model=docs-s", "seed=1", *words)])
     write_texts(tmp_path)

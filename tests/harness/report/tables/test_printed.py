@@ -247,7 +247,7 @@ def test_table_13_has_the_players_in_the_order_of_the_paper(tmp_path, plan):
     facts = FACTS["mauve_table13"]
     check(table, facts | (facts.get(plan) or {}))
     assert not any(cell.best for cell in table.rows[0].cells), "people do not compete"
-    pairs = "human like and interesting 1.000 (p <.001, 9 players); human like and sensible 1.000 (p <.001, 9 players)"
+    pairs = "human like and interesting 1.000 (p <.001, 9 systems); human like and sensible 1.000 (p <.001, 9 systems)"
     assert plan == "docs" or pairs in table.list_notes("remark")[-1], table.list_notes("remark")[-1]
 
 
