@@ -106,6 +106,7 @@ class MinP(SamplingDecoder):
     name = "min_p"
     table_rank = 130
     server_options = {"min_p": "p"}
+    option_synonyms = {"p_base": "p"}
     certifiable = True
     title_fields = ("p",)
     rule = staticmethod(rules.min_p)

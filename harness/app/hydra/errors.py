@@ -247,9 +247,17 @@ def explain_unknown_flag(word: str, after: Sequence[str], flags: Sequence[str]) 
         hint = f"an option is typed as {name}={value};"
     elif close:
         hint = f"did you mean {close[0]}?"
+    elif choices := _type_choice(flag.lstrip("-")):
+        hint = f"type {choices};"
     else:
         hint = "options are typed as option=value, as in decoder=nucleus seed=1;"
     return f"no flag {flag!r}: {hint} flags are -m, -v, -q, --json, --help, --version"
+
+
+def _type_choice(name: str) -> str:
+    """Return how a choice is typed, `decoder=greedy or …`, in each group that has it; empty if none has."""
+    groups = [group for group in core.GROUPS if name in core.list_names(group)]
+    return " or ".join(f"{group}=[{name}]" if group == "metric" else f"{group}={name}" for group in groups)
 
 
 def explain_missing_equals(word: str, before: str, after: Sequence[str]) -> str:
@@ -263,8 +271,7 @@ def explain_missing_equals(word: str, before: str, after: Sequence[str]) -> str:
     elif value and group in groups and group != "metric":
         hint = f"type -m {before},{word}"
     elif groups:
-        choices = (f"{group}=[{word}]" if group == "metric" else f"{group}={word}" for group in groups)
-        hint = f"did you mean {' or '.join(choices)}?"
+        hint = f"did you mean {_type_choice(word)}?"
     elif _TEXT_FILE.search(word):
         hint = f"texts of a file are scored by openended score {word} --human FILE"
     elif word in options:
