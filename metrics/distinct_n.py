@@ -68,7 +68,7 @@ def _compute_share(index: NgramIndex, order: int, variant: Variant) -> float:
     if variant == "li":
         return level.types / int(index.lengths.sum())
     if variant == "per_doc":
-        return statistics.average_known(statistics.compute_distinct_shares(index, order))
+        return statistics.average_without_nan(statistics.compute_distinct_shares(index, order))
     if variant == "simctg":
         return 1.0 - statistics.compute_simctg_percent(index, order) / 100.0
     return level.types / level.total

@@ -21,7 +21,7 @@ import numpy as np
 from openended.harness import core
 from openended.harness.core import F64, Features, MetricResult, Weights, check_arguments, metric, weigh
 from openended.metrics.families import Corpus, TextMetric, declare_orders, require_defined
-from openended.metrics.families.ngram_statistics import average_known, compute_text_entropies, iterate_counts
+from openended.metrics.families.ngram_statistics import average_without_nan, compute_text_entropies, iterate_counts
 from openended.metrics.families.ngrams import NgramIndex, Sequences, index_of
 
 Average = Literal["corpus", "texts"]
@@ -49,7 +49,7 @@ def ngram_entropy(
     if average == "corpus":
         values = {order: _compute_corpus_entropy(index, order) for order in orders}
     else:
-        values = {n: average_known(compute_text_entropies(index, n)) for n in orders}
+        values = {n: average_without_nan(compute_text_entropies(index, n)) for n in orders}
     return require_defined(values, f"no text has an n-gram of order {min(orders)}")
 
 
@@ -99,7 +99,7 @@ class Entropy(TextMetric):
 
     def evaluate(self, features: Features, prepared: Corpus) -> MetricResult:
         by_text = self._measure_texts(prepared)
-        values = {name: average_known(column) for name, column in by_text.items()}
+        values = {name: average_without_nan(column) for name, column in by_text.items()}
         values |= {f"entropy_{n}": self._scale * _compute_corpus_entropy(prepared.index, n) for n in self.orders}
         require_defined(values, "all texts are shorter than the smallest order")
         primary = f"text_entropy_{1 if 1 in self.orders else self.orders[0]}"

@@ -15,7 +15,7 @@ import numpy as np
 from openended.harness.core import Features, Need, Scope, UndefinedMetric, metric, option, ranged
 from openended.metrics.discriminator_accuracy import AccuracyMetric, ClassifierPredictions, split_by_prompt
 
-LEAST = 10  # texts per side
+MIN_TEXTS = 10  # texts per side
 TITLES = {
     "bert-base-uncased": "BERT base", "bert-large-uncased": "BERT large", "gpt2": "GPT-2 small",
     "gpt2-medium": "GPT-2 medium", "gpt2-large": "GPT-2 large", "docs-s": "docs-s", "docs-m": "docs-m",
@@ -61,8 +61,8 @@ class FinetunedDiscriminator(AccuracyMetric):
 
     def prepare(self, features: Features) -> Mapping[str, ClassifierPredictions]:
         sides = (features.human, features.model)
-        if min(map(len, sides)) < LEAST:
-            raise UndefinedMetric(f"needs at least {LEAST} texts per side, got {len(sides[0])} and {len(sides[1])}")
+        if min(map(len, sides)) < MIN_TEXTS:
+            raise UndefinedMetric(f"needs at least {MIN_TEXTS} texts per side, got {len(sides[0])} and {len(sides[1])}")
         texts = [self.sort_texts(side) for side in sides]
         splits = split_by_prompt(self.list_rows(features, None), self.test_share, 2, self.seed)
         train = [side_texts[row] for side_texts, (rows, _, _) in zip(texts, splits, strict=True) for row in rows]

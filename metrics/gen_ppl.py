@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from openended.harness import core
 from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights, check_arguments
 from openended.metrics.families import Losses, corpus_of, divide_known, pack_losses
-from openended.metrics.families.ngram_statistics import average_known, compute_text_entropies
+from openended.metrics.families.ngram_statistics import average_without_nan, compute_text_entropies
 from openended.metrics.families.ngrams import CHUNK, blocks
 
 Average = Literal["micro", "macro", "geometric"]
@@ -50,7 +50,7 @@ def _average_nll(total: F64, count: F64, average: Average) -> float:
     if not (count > 0).any():
         raise UndefinedMetric("no token is scored")
     if average == "macro":
-        return average_known(_exponentiate_ratio(total, count))
+        return average_without_nan(_exponentiate_ratio(total, count))
     if average == "geometric":
         return float(np.exp(np.mean(total[count > 0] / count[count > 0])))
     return float(_exponentiate_ratio(total.sum(keepdims=True), count.sum(keepdims=True))[0])
@@ -182,7 +182,7 @@ class GenPPL(core.Metric):
 
     def evaluate(self, features: Features, prepared: tuple[F64, F64, F64]) -> MetricResult:
         total, count, entropy = prepared
-        values = {"gen_ppl": _average_nll(total, count, self.average), "entropy": average_known(entropy)}
+        values = {"gen_ppl": _average_nll(total, count, self.average), "entropy": average_without_nan(entropy)}
         unscored = int(np.count_nonzero(count == 0))
         notes = (f"{unscored} of {len(count)} texts have no scored token",) if unscored else ()
         per_example = {"gen_ppl": _exponentiate_ratio(total, count), "entropy": entropy}

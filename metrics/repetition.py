@@ -125,7 +125,7 @@ def self_repetition(sequences: Sequences, *, order: int = 4) -> float:
 
 def _compute_rep(index: NgramIndex, order: int, average: str) -> float:
     if average == "texts":
-        return statistics.average_known(1.0 - statistics.compute_distinct_shares(index, order))
+        return statistics.average_without_nan(1.0 - statistics.compute_distinct_shares(index, order))
     if average == "simctg":
         return statistics.compute_simctg_percent(index, order) / 100.0
     return statistics.compute_pooled_repeats(index, order)
@@ -246,7 +246,7 @@ class Repetition(TextMetric):
 
     def evaluate(self, features: Features, prepared: tuple[Corpus, dict[str, F64]]) -> MetricResult:
         corpus, by_text = prepared
-        values = {name: statistics.average_known(column) for name, column in by_text.items()}
+        values = {name: statistics.average_without_nan(column) for name, column in by_text.items()}
         average, pooled = ("simctg", corpus.index.without_last) if self.simctg else ("pooled", corpus.index)
         rep = {order: _compute_rep(pooled, order, average) for order in {*self.orders, *_DIVERSITY_ORDERS}}
         values |= {f"rep_{order}": rep[order] for order in self.orders}

@@ -69,7 +69,7 @@ from .interfaces import (
 )
 from .io import (
     MAX_JSON as MAX_JSON,
-    MAX_LINE as MAX_LINE,
+    MAX_LINE_BYTES as MAX_LINE_BYTES,
     check_regular_file as check_regular_file,
     check_unpacked_size as check_unpacked_size,
     digest_file as digest_file,

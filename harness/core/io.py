@@ -26,7 +26,7 @@ from openended.harness.core.errors import DataError, StoreError, shorten_error
 from openended.harness.core.types import UNWRITTEN, Json
 
 # Longest line of a JSON-lines file, bytes: a guard for memory, far above any document.
-MAX_LINE = 16 << 20
+MAX_LINE_BYTES = 16 << 20
 # A packed file may decompress to UNZIPPED_FREE bytes or UNZIPPED_RATIO times its size, whichever is more. Prose shrinks
 # to a third, looping texts to a twentieth, gzip bombs to a thousandth.
 UNZIPPED_FREE, UNZIPPED_RATIO = 16 << 20, 50
@@ -312,17 +312,18 @@ def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[
     lists if they are several; and a text.
 
     Raises:
-        DataError: Names file and line where a line is not a JSON object, is not UTF-8 or is longer than `MAX_LINE`
-            bytes, or where the file cannot be read to its end.
+        DataError: Names file and line where a line is not a JSON object, is not UTF-8 or is longer than
+            `MAX_LINE_BYTES`, or where the file cannot be read to its end.
     """
     number = 0
     with open_bytes(path) as handle:
         try:
             # Lines are decoded one by one, so that errors name the line.
-            while line := handle.readline(MAX_LINE + 1):
+            while line := handle.readline(MAX_LINE_BYTES + 1):
                 number += 1
-                if len(line) > MAX_LINE:
-                    raise DataError(f"{path}:{number}: a line of more than {MAX_LINE >> 20} MiB; is this JSON lines?")
+                if len(line) > MAX_LINE_BYTES:
+                    most = f"{MAX_LINE_BYTES >> 20} MiB"
+                    raise DataError(f"{path}:{number}: a line of more than {most}; is this JSON lines?")
                 if line.strip(b"\r\n\t \xef\xbb\xbf"):
                     yield number, _parse_object(line, f"{path}:{number}", unwrap=unwrap)
         except (EOFError, zlib.error, OSError) as err:

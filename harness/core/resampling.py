@@ -49,7 +49,7 @@ Score = Callable[[Weights, Weights], Mapping[str, F64 | Callable[[], F64]]]
 RESAMPLING_VERSION = 9  # increased when replicates are drawn differently; enters the keys of results that have any
 COUNT = 200  # replicates: 200 bootstrap weights, or 100 splits into halves
 LEVEL = 0.95
-LEAST = 10  # minimum number of prompts for an interval
+MIN_PROMPTS = 10  # minimum number of prompts for an interval
 LEAST_DIFFERENT = 5  # minimum number of prompts whose texts differ from the most common value
 MOST = 200_000  # maximum number of texts: the (replicates × texts) tables must fit into memory
 METHODS = {1: "bootstrap", 2: "halves"}  # number of rows of `draws` → method
@@ -233,7 +233,7 @@ class Plan:
 
     def has_enough_prompts(self, *sides: Ids) -> bool:
         """Return whether every side has enough prompts for an interval."""
-        return self.count >= 4 and all(len(set(ids)) >= LEAST for ids in sides)
+        return self.count >= 4 and all(len(set(ids)) >= MIN_PROMPTS for ids in sides)
 
     def weights(self, ids: Ids) -> NDArray[np.uint8]:
         """Return the weight of each row in each replicate, shape (count, rows)."""

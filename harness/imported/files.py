@@ -394,7 +394,7 @@ def _read_npz(path: Path) -> Records:
 def _read_first_lines(file: Path) -> list[bytes]:
     """Return the first two lines of a file that are not blank; fewer where it has or shows no more."""
     with core.open_bytes(file) as handle, suppress(OSError, EOFError, zlib.error):
-        lines = iter(lambda: handle.readline(core.MAX_LINE).removeprefix(b"\xef\xbb\xbf"), b"")
+        lines = iter(lambda: handle.readline(core.MAX_LINE_BYTES).removeprefix(b"\xef\xbb\xbf"), b"")
         return list(islice((line for line in lines if line.strip()), 2))
     return []
 

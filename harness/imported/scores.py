@@ -18,7 +18,7 @@ from openended.harness.imported.fields import Cells, ReadSummary, find_value
 from openended.harness.imported.files import list_files, open_records
 
 SAMPLE_IDS = ("id", "sample_id", "example_id", "doc_id", "question_id")
-REPEATS = ("epoch", "seed", "sample")
+REPEAT_COLUMNS = ("epoch", "seed", "sample")
 CLUSTER = "cluster"
 _SYSTEMS = ("system", "model")
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # of Inspect: correct, partial, incorrect, no answer
@@ -121,8 +121,8 @@ def _read_rows(file: Path, id_column: str | None, cluster: str | None, direction
             if systems.setdefault(name, cells.get(name)) != cells.get(name):
                 both = f"{systems[name]!s:.40} and {cells.get(name)!s:.40}"
                 raise DataError(f"{where}: scores of several systems ({both}); give each a file")
-        others = {column, cluster or CLUSTER, *REPEATS, *_SYSTEMS}
-        repeat = ", ".join(f"{name} {cells[name]}" for name in REPEATS if name in cells)
+        others = {column, cluster or CLUSTER, *REPEAT_COLUMNS, *_SYSTEMS}
+        repeat = ", ".join(f"{name} {cells[name]}" for name in REPEAT_COLUMNS if name in cells)
         yield _Row(where, cells[column], repeat, {k: v for k, v in cells.items() if k not in others}, cells)
 
 

@@ -17,7 +17,7 @@ from openended.metrics.families.text import divide_known
 CELLS = 1 << 22  # size of a table (n-grams × subsets) that is computed at a time
 
 
-def average_known(values: F64) -> float:
+def average_without_nan(values: F64) -> float:
     """Return the mean of the numbers that are not NaN; NaN if none is left."""
     finite = values[~np.isnan(values)]
     return float(finite.mean()) if len(finite) else float("nan")

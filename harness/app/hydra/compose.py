@@ -159,11 +159,11 @@ class Composer:
         choices, values = _split(plain)
         config = self.compose(choices)
         for word in (word for word in line.words if line.multirun and "," in word):
-            option, _, typed = word.partition("=")
+            option, _, listed = word.partition("=")
             if option.isidentifier() and option not in config:
                 from openended.harness.app.hydra.errors import explain_unknown_axis
 
-                if message := explain_unknown_axis(option, typed, list(config)):
+                if message := explain_unknown_axis(option, listed, list(config)):
                     raise core.SpecError(message)
         classes, others = self._split_classes(choices)
         self._compositions[others] = {classes: Composition.read(config)}

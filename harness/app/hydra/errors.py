@@ -42,7 +42,7 @@ def explain(err: BaseException) -> str:
     if several := _SEVERAL.match(str(err)):
         group, _, names = several[1].partition("=")
         if unknown := explain_unknown_axis(group, names, {*core.GROUPS, *core.list_options()}):
-            is_option = "; type " in unknown and "=" in unknown
+            is_option = unknown.startswith("no option") and "; type " in unknown and "=" in unknown
             return f"{unknown}{' and add -m: several values are a grid' if is_option else ''}"
         return f"{several[1]}: several values are a grid: add -m, as in openended -m {several[1]}"
     if merged := _MERGED.match(str(err)):
