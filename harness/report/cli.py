@@ -97,7 +97,7 @@ def _build_report(args: argparse.Namespace) -> "Report":
     lists = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "tables")}
     if empty := next((name for name, value in lists.items() if value is not None and not value.strip(" ,")), None):
         raise core.SpecError(f"--{empty}: expected names separated by commas, got {lists[empty]!r}")
-    options: dict[str, Any] = {name: tuple(_split_at_commas([v])) for name, v in lists.items() if v is not None}
+    options: dict[str, Any] = {name: tuple(core.split_commas(v)) for name, v in lists.items() if v is not None}
     typed_axes = [a for name in ("rows", "columns", "tables") for a in options.get(name, ()) if a not in OWN_AXES]
     options |= {"gaps": args.gaps} if args.gaps else {}
     options |= {"uncertainty": "interval"} if args.intervals else {}
@@ -109,7 +109,7 @@ def _build_report(args: argparse.Namespace) -> "Report":
         core.print_error(
             "openended report", f"warning: the decisions of {names} are shown by a report of each alone: {command}"
         )
-    layouts = _split_at_commas(args.layout)
+    layouts = core.split_commas(",".join(args.layout or ()))
     layout: str | list[str] | Layout = layouts or "full"
     if not args.layout and request.options:
         layout, options = build_layout({**request.options, **options}, "report"), {}
@@ -119,9 +119,9 @@ def _build_report(args: argparse.Namespace) -> "Report":
     others = [*(Path(word).stem for word in layouts), *(["compare"] if args.compare else [])]
     return build_report(
         request.paths, args.out or (folder / LAYOUTS / "-".join(others) if others and folder.exists() else folder),
-        layout=layout, compare=_split_at_commas(args.compare), baseline=args.baseline, where=where,
+        layout=layout, compare=core.split_commas(",".join(args.compare or ())), baseline=args.baseline, where=where,
         figures=not args.no_figures, page=not args.no_page, required_axes=typed_axes,
-        required_metrics=_split_at_commas([args.metrics or ""]),
+        required_metrics=core.split_commas(args.metrics or ""),
         decisions=read_decision_plan(request.grid) if request.grid is not None else None, **options,
     )  # fmt: skip
 
@@ -138,10 +138,6 @@ def _build_side_by_side(args: argparse.Namespace) -> "Report":
     out = args.out or Path(args.outputs) / "reports" / "-and-".join(names)
     where = parse_filters(args.where)
     return build_side_by_side([r.paths for r in requests], names, out, where=where, page=not args.no_page)
-
-
-def _split_at_commas(texts: Sequence[str] | None) -> list[str]:
-    return [part.strip() for text in texts or () for part in text.split(",") if part.strip()]
 
 
 def _parse_width(text: str) -> float:

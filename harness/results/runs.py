@@ -46,6 +46,11 @@ class Run:
     metrics: Mapping[str, Any] = field(default_factory=dict)  # name → options, as in the record's spec
     seconds: float = math.nan  # that generating its texts took; NaN if any of them was cached
 
+    @property
+    def task(self) -> str:
+        """Name of its task; `texts` without one."""
+        return str(self.axes.get("task") or "texts")
+
 
 def find_records(paths: Sequence[Path]) -> tuple[list[Path], dict[str, str]]:
     """Return the record files under paths without duplicates, and run folder → what is wrong where it has none."""

@@ -47,10 +47,6 @@ def write_every_eval_ever(results: Results, folder: Path, organization: str) -> 
     return written
 
 
-def _name_task(run: Run) -> str:
-    return format_axis_value(run.axes.get("task")) or "texts"
-
-
 def describe_run(run: Run, record: RunRecord, organization: str) -> dict[str, Any]:
     """Return the evaluation of one run, without its texts; what the record does not know is `unknown`."""
     part = (record.spec.get("models") or {}).get("model") or {}
@@ -60,7 +56,7 @@ def describe_run(run: Run, record: RunRecord, organization: str) -> dict[str, An
     engine = "vllm" if part.get("name") == "vllm" else "transformers"
     engine_info = _leave_out_unknown({"name": engine, "version": record.packages.get(engine)})
     timestamp = str(int(datetime.fromisoformat(record.created).timestamp()))
-    name = f"{COLLECTION}_{make_slug(_name_task(run))}_{run.folder.name.rpartition('-')[2]}"
+    name = f"{COLLECTION}_{make_slug(run.task)}_{run.folder.name.rpartition('-')[2]}"
     return {
         "schema_version": SCHEMA_VERSION,
         "evaluation_id": f"{name}/{path}/{timestamp}",
@@ -168,9 +164,9 @@ def _describe_score(
     }
     return {
         "evaluation_result_id": digest(identity)[:16],
-        "evaluation_name": _name_task(run),
+        "evaluation_name": run.task,
         "source_data": {
-            "dataset_name": _name_task(run), "source_type": "other",
+            "dataset_name": run.task, "source_type": "other",
             "additional_details": {"num_examples": str(row.n_human), "digest": str(run.inputs.get("task", _UNKNOWN))},
         },
         "metric_config": {**config, "metric_kind": row.family, "metric_parameters": {"signature": row.signature}},
@@ -200,7 +196,7 @@ def _write_samples(results: Results, run: Run, evaluation: Mapping[str, Any], pa
             reference = [references[text.example_id]] if text.example_id in references else []
             line = {
                 "schema_version": SCHEMA_VERSION, "evaluation_id": evaluation["evaluation_id"],
-                "model_id": evaluation["model_info"]["id"], "evaluation_name": _name_task(run),
+                "model_id": evaluation["model_info"]["id"], "evaluation_name": run.task,
                 "sample_id": f"{text.example_id}#{text.sample}",
                 "sample_hash": digest([row.prompt, *reference]), "interaction_type": "single_turn",
                 "input": {"raw": row.prompt, "reference": reference}, "output": {"raw": [text.text]},

@@ -47,11 +47,10 @@ def _describe_run(run: Run, samples: list[dict[str, Any]]) -> dict[str, Any]:
     number = digest([run.name, run.folder.name])[:22]
     ids = list(dict.fromkeys(sample["id"] for sample in samples))
     model = " ".join(filter(None, run.titles.values())) or "texts"
-    task = format_axis_value(run.axes.get("task")) or "texts"
     spec = {
-        "eval_id": number, "run_id": number, "task_id": number, "created": run.created, "task": task,
+        "eval_id": number, "run_id": number, "task_id": number, "created": run.created, "task": run.task,
         "task_version": 0, "model": f"openended/{model}", "config": {"epochs": len(samples) // len(ids)},
-        "dataset": {"name": task, "samples": len(ids), "sample_ids": ids, "shuffled": False},
+        "dataset": {"name": run.task, "samples": len(ids), "sample_ids": ids, "shuffled": False},
         "task_args": {}, "model_args": {}, "model_generate_config": {}, "packages": {},
         "metadata": {name: format_axis_value(value) for name, value in run.axes.items() if value is not None},
     }  # fmt: skip

@@ -38,7 +38,7 @@ def read_explanations(page_texts: PageTexts) -> list[dict[str, Any]]:
         if source.role != "model":
             continue
         recorded = _read_groups(source, positions[source.side])
-        human = next((s for s in page_texts.sources if s.side == source.side and s.role != "model"), None)
+        human = page_texts.find_human(source)
         if human is not None and recorded:
             if source.side not in word_counts:
                 word_counts[source.side] = count_words(list(islice(human.rows.each("text"), MAX_TEXTS)))

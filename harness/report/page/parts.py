@@ -87,9 +87,7 @@ def _describe_rows(
         "sample": list(source.rows.samples) if any(source.rows.samples) else None,
         "cut": "".join("1" if cut else "0" for cut in source.rows.stops),
     }
-    prefix = source.system.removesuffix(HUMAN) if source.role == HUMAN else ""
-    humans = [s for s in page_texts.sources if s.side == source.side and s.role == HUMAN]
-    human = next((s for s in humans if s.system == f"{prefix}{HUMAN}"), humans[0] if humans else None)
+    human = page_texts.find_human(source)
     near = find_nearest_human_texts(source, human) if human is not None else None
     if near is not None and human is not None:
         values["nearest"] = TextValue("similarity to the nearest human text", "none", near[0])

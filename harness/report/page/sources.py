@@ -40,6 +40,11 @@ class PageTexts:
     systems: tuple[str, ...]
     sources: tuple[TextSource, ...]
 
+    def find_human(self, source: TextSource) -> TextSource | None:
+        """Return the human texts that a source is compared with: of two reports, those of its own if it has any."""
+        humans = [s for s in self.sources if s.side == source.side and s.role == HUMAN]
+        return next((s for s in humans if s.results is source.results), humans[0] if humans else None)
+
 
 def collect_page_texts(reports: Sequence[tuple[str, Results]]) -> PageTexts:
     """Return every text source of one report, or of several, each with a prefix for its systems' names.
@@ -60,7 +65,7 @@ def collect_page_texts(reports: Sequence[tuple[str, Results]]) -> PageTexts:
                 i: p for rows in (human, model_rows) if rows for i, p in zip(rows.ids, rows.each("prompt"), strict=True)
             }
             key = _find_side_key(run, prompts, sides, shared=len(reports) > 1)
-            side = sides.setdefault(key, TextSide(run, format_axis_value(run.axes.get("task")) or "texts"))
+            side = sides.setdefault(key, TextSide(run, run.task))
             number = list(sides).index(key)
             if set(prompts) != set(side.prompts):
                 side.prompts = prompts | side.prompts

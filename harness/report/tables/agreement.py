@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from openended.harness import results as measured
-from openended.harness.core import F64, DataError, SpecError
-from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell, make_notes, make_quantity
+from openended.harness.core import F64, DataError
+from openended.harness.report.tables.frame import Cell, Filled, Frame, build_frame, make_cell, make_notes, make_quantity
 from openended.harness.report.tables.selection import TablePart, check_signatures, select_pairs
 from openended.harness.report.tables.values import build_value_frames
-from openended.harness.results import Layout, Pair, SystemValue, get_parent_axis, group_by, group_systems
+from openended.harness.results import Layout, Pair, SystemValue, group_by, group_systems
 
 FEW = "Fewer than three systems have both values, or one value is constant."
 ORIENTED = (
@@ -188,31 +188,27 @@ def _iterate_option_sets(items: list[SystemValue], metrics: Sequence[str]) -> It
 
 
 def build_embedder_agreement_frames(part: TablePart, layout: Layout) -> list[Frame]:
-    """Build a frame of Spearman's ρ between the values under each embedder and the first (P&R's Table B.1)."""
-    pairs = select_pairs(part.items, layout.metrics)
-    values = [i for i in part.items if i.system == "model" and i.pair in pairs]
-    axes = [a for a in values[0].axes if a == "embedder" or get_parent_axis(a) == "embedder"]
-    firsts = {tuple(i.axes[a] for a in axes): i for i in values}
-    names = dict(zip(firsts, measured.label_axis(list(firsts.values()), "embedder"), strict=True))
-    # The first embedder that the layout names is the one that the others are compared with.
-    named = list(layout.names.get("embedder", ()))
-    ranks = {names[key]: named.index(i.axes["embedder"]) for key, i in firsts.items() if i.axes["embedder"] in named}
-    embedders = sorted(set(names.values()), key=lambda n: (ranks.get(n, len(named)), measured.make_natural_sort_key(n)))
-    columns = []
-    for pair in pairs:
-        of_pair = [i for i in values if i.pair == pair]
-        scores: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in embedders}
-        for item in of_pair:
-            of_embedder = scores[names[tuple(item.axes[a] for a in axes)]]
-            system = tuple(v for a, v in item.axes.items() if a not in axes)
-            if of_embedder.setdefault(system, item.mean) is not item.mean:
-                what = f"{pair[0]} has several values for one system and embedder"
-                raise SpecError(f"table {part.stem}: {what}; add an axis to `tables`")
-        first = scores[embedders[0]]
-        cells = [correlate((first[s], mean) for s, mean in of.items() if s in first) for of in scores.values()]
-        columns.append((make_quantity(*pair, of_pair[0].title, "higher", 3), cells))
+    """Build a frame of Spearman's ρ between the values under each embedder and the first (P&R's Table B.1).
+
+    The first embedder that the layout names is the one that the others are compared with.
+    """
+    named, allow = layout.list_values("embedder"), (*layout.allow, "embedder")
+    values = replace(layout, rows=(), columns=("metric", "embedder"), human="none", bold="none", allow=allow)
+    (frame,) = build_value_frames(part, values)
+
+    def rank(cell: Cell) -> tuple[Any, ...]:
+        at = named.index(name) if (name := cell.typed["embedder"]) in named else len(named)
+        return at, measured.make_natural_sort_key(cell.axes["embedder"])
+
+    columns: list[Filled] = []
+    by_embedder: dict[str, list[Cell]] = {}
+    for cells in group_by(sorted(frame.cells, key=rank), lambda cell: cell.axes["metric"]).values():
+        by_embedder = group_by(cells, lambda cell: cell.axes["embedder"])
+        first, *_ = by_embedder.values()
+        pairs = ([(a.value, b.value) for a, b in zip(first, of, strict=True)] for of in by_embedder.values())
+        columns.append((make_quantity(first[0].name, first[0].key, first[0].title, "higher", 3), map(correlate, pairs)))
+    embedders, title = list(by_embedder), f"{layout.title}{part.tasks}"
     remark = f"Spearman's ρ over systems with the values under {embedders[0]}."
-    title = f"{layout.title}{part.tasks}"
     return [build_frame(part.stem, title, embedders, columns, [remark], roles="embedder", head="Embedder")]
 
 
