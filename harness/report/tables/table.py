@@ -1,12 +1,12 @@
 """A printed table: rows and columns of cells with levels of labels, and the lines around it. Writers know only this."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from openended.harness.core import RunNote, find_member, parse_signature
-from openended.harness.report.tables.frame import BOLD, DAGGER, LEGEND, BoldRule, Cell, Note, is_out_of_domain
+from openended.harness.report.tables.frame import BOLD, DAGGER, LEGEND, Cell, Note, is_out_of_domain
 
 OWN_STD = "metric's own std"
 
@@ -150,17 +150,13 @@ class Table:
         kinds = sorted({getattr(find_member("metric", metric), "error_kind", OWN_STD) for metric in printed})
         return [" or ".join(kinds)] if kinds else []
 
-    def find_bold_rules(self) -> dict[BoldRule, list[str]]:
-        """Return the rule of bold cells, or why there are none → the titles of the values that it applies to."""
+    def explain_bold(self, without: Collection[str] = ()) -> list[str]:
+        """Explain bold face, or why there is none, in one line; several rules name the values that they apply to."""
         marked = dict.fromkeys((c.rule, c.title) for c in self.iterate_cells() if c.best or c.rule == "seeds")
-        rules = {rule: [title for how, title in marked if how == rule] for rule in BOLD}
-        return {rule: titles for rule, titles in rules.items() if titles}
-
-    def explain_bold(self) -> list[str]:
-        """Explain bold face in one line; several rules name their values."""
-        rules = self.find_bold_rules()
-        names = {rule: f" in {', '.join(titles)}" if len(rules) > 1 else "" for rule, titles in rules.items()}
-        return [f"Bold{'; bold'.join(f'{names[rule]}: {BOLD[rule]}' for rule in rules)}."] if rules else []
+        rules = {rule: [title for how, title in marked if how == rule] for rule in BOLD if rule not in without}
+        titles = {rule: ", ".join(of) for rule, of in rules.items() if of}
+        names = {rule: f" in {of}" if len(titles) > 1 else "" for rule, of in titles.items()}
+        return [f"Bold{'; bold'.join(f'{name}: {BOLD[rule]}' for rule, name in names.items())}."] if names else []
 
 
 def format_letters(index: int) -> str:

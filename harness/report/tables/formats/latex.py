@@ -4,12 +4,12 @@ import itertools
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openended.harness.core import list_members
 from openended.harness.report.tables.formats.text import ITALIC, clean, split_widths
-from openended.harness.report.tables.frame import DAGGER, BoldRule
+from openended.harness.report.tables.frame import DAGGER
 from openended.harness.report.tables.table import Column, Table
 
 PREAMBLE = (
@@ -27,12 +27,6 @@ UNICODE = "% Needs XeLaTeX or LuaLaTeX with \\usepackage{{fontspec}} and a font 
 LEAST_SCALE = 0.85  # of a table that is scaled down
 PROSE, TEXT = 130.0, 260.0  # points of a column of words, and of row labels; longer text is wrapped
 SEP = 4.0  # space on each side of a column in points
-MARKED: Mapping[BoldRule, str] = {
-    "tests": "the best value and all that a paired test cannot separate from it",
-    "intervals": "the best value and all that their intervals cannot separate from it",
-    "printed": "the best value",
-    "reference": "the reference",
-}
 SYSTEMS = ("model", "human")  # kinds of rows that name systems; other labels are printed as they are
 LONG = 14  # characters of a heading on one line
 SPECIAL = {
@@ -166,10 +160,7 @@ def _write_caption(table: Table) -> str:
     clauses += [f"in parentheses: {words}" for words in table.name_metric_errors()]
     is_compared = any(cell.direction == "match_human" for cell in table.iterate_cells())
     clauses += ["≈: closer to human text is better"] if is_compared else []
-    rules = {rule: titles for rule, titles in table.find_bold_rules().items() if rule != "seeds"}
-    for rule, titles in rules.items():
-        where = f" in {', '.join(titles)}" if len(rules) > 1 else ""
-        clauses.append(f"bold{where}: {MARKED[rule]}")
+    clauses += [f"b{line.removeprefix('B').removesuffix('.')}" for line in table.explain_bold(without=("seeds",))]
     clauses += [line.removesuffix(".") for line in table.caveats() if line not in table.list_notes("warning")]
     return f"{'; '.join([title, *clauses])}."
 
