@@ -41,7 +41,7 @@ def show_metrics(part: Part) -> Plot | None:
             chosen += [(values, items, options)] if values else []
     alike = drop_embedders([item for values, *_ in chosen for item in values], all_metrics=True)
     systems, note = keep_first(measured.group_systems(alike))
-    if not systems:
+    if not systems or (len(systems) == 1 and systems[0].items[0].is_judged_alone):  # a table shows all players
         return None
     names = [system.name for system in systems]
     ranks = {_identify(system.items[0]): rank for rank, system in enumerate(systems)}

@@ -205,8 +205,8 @@ def build_embedder_agreement_frames(part: TablePart, layout: Layout) -> list[Fra
     for cells in group_by(sorted(frame.cells, key=rank), lambda cell: cell.axes["metric"]).values():
         by_embedder = group_by(cells, lambda cell: cell.axes["embedder"])
         first, *_ = by_embedder.values()
-        pairs = ([(a.value, b.value) for a, b in zip(first, of, strict=True)] for of in by_embedder.values())
-        columns.append((make_quantity(first[0].name, first[0].key, first[0].title, "higher", 3), map(correlate, pairs)))
+        cells = [correlate((a.value, b.value) for a, b in zip(first, of, strict=True)) for of in by_embedder.values()]
+        columns.append((make_quantity(first[0].name, first[0].key, first[0].title, "higher", 3), cells))
     embedders, title = list(by_embedder), f"{layout.title}{part.tasks}"
     remark = f"Spearman's ρ over systems with the values under {embedders[0]}."
     return [build_frame(part.stem, title, embedders, columns, [remark], roles="embedder", head="Embedder")]

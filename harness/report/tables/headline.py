@@ -1,6 +1,7 @@
 """The best system of a report in one line, for the terminal and the page."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from openended.harness import results as measured
@@ -40,6 +41,9 @@ def _rank_tasks(results: Results) -> Iterator[tuple[str, Sequence[SystemValue], 
         invented = {item.pair for item in part if item.invented}  # are no judgments of people: they come last
         pairs = select_pairs(part, companions=False)
         for pair in sorted(pairs, key=lambda pair: (pair in invented, ranks.get(pair[0], len(ranks)))):
+            counts = Counter(item.signature for item in measured.select_values(part, *pair)).most_common(2)
+            if len(counts) > 1 and counts[0][1] == counts[1][1]:  # of several options, none is the usual one
+                continue
             cells = rank_systems(TablePart(results, part, "headline", {}, ()), pair)
             if len(cells) > 1:
                 yield task if len(parts) > 1 else "", part, cells

@@ -5,7 +5,7 @@ const ARROW = /\s(?:[↑↓≈]|→\S+)$/;
 
 const listTables = () => [...document.querySelectorAll("table.data")];
 const listHeadings = (table) => [...table.tHead.rows[0].cells];
-const nameColumn = (heading) => heading.textContent.trim().replace(ARROW, "");
+const nameColumn = (heading) => heading.textContent.trim().replace(ARROW, "") || `column ${heading.cellIndex + 1}`;
 
 function startTables() {
   for (const [number, table] of listTables().entries()) {

@@ -323,6 +323,16 @@ def test_judgments_that_nobody_gave_do_not_name_the_best(tmp_path):
     assert describe_best(read_results([tmp_path / "both"]))[0].startswith("nucleus p=0.95, MAUVE 0.600")
 
 
+def test_no_system_is_the_best_by_several_options_of_a_metric_alike(tmp_path):
+    for option in ("a", "b"):
+        for decoder, value in (("greedy", 0.1), ("nucleus", 0.9)):
+            line = result("model", "mauve", {"mauve": value}, direction="higher", options=f"|quantizer:{option}")
+            write_run(tmp_path, decoder, 0, results=[line], experiment=option)
+    assert describe_best(read_results([tmp_path])) == []
+    write_run(tmp_path, "ancestral", 0, results=[line], experiment="b")
+    assert describe_best(read_results([tmp_path]))[0].startswith("ancestral, MAUVE 0.900")
+
+
 PROMPTS = [f"p/{i:03d}" for i in range(60)]
 PLAN = Plan(120)
 

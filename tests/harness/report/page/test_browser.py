@@ -10,9 +10,12 @@ import pytest
 
 from openended.harness.report import build_report
 from openended.harness.report.page import parts
+from openended.harness.report.page.page import write_page
 from openended.harness.report.side_by_side import build_side_by_side
+from openended.harness.report.tables.frame import make_quantity
+from openended.harness.results import read_results
 from tests.harness.report.page.made import COUNT, HOSTILE, make_report, text_of
-from tests.harness.report.synthetic import result, write_run
+from tests.harness.report.synthetic import print_rows, result, write_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 AXE = os.environ.get("OPENENDED_AXE", "")
@@ -251,6 +254,19 @@ def test_tables_sort_hide_and_tell_a_cells_story(page):
     cell.click()
     page.keyboard.press("Escape")
     assert not story.is_visible()
+
+
+def test_rows_under_a_heading_without_a_name_stay_in_their_order(blank_tab, runs, tmp_path):
+    rows = [(label, "metric", (0.5,), 0, False, ()) for label in ("Zipf", "MAUVE")]
+    table = print_rows([make_quantity("m", "m", "M")], rows, heads=("",), show_seeds=False)
+    (path,) = write_page(read_results([runs]), [table], [], tmp_path / "page.html", leaderboard=True)
+    blank_tab.goto(path.as_uri())
+    labels = blank_tab.locator("table.data tbody th")
+    assert labels.all_inner_texts() == ["Zipf", "MAUVE"]
+    blank_tab.locator("thead button").first.evaluate("button => button.click()")
+    blank_tab.locator("th[aria-sort=descending]").wait_for()
+    blank_tab.reload()
+    blank_tab.locator("th[aria-sort=descending]").wait_for()
 
 
 def test_figures_answer_and_share_their_colors_with_tables_and_texts(page):

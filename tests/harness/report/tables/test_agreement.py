@@ -75,11 +75,11 @@ def test_two_systems_are_too_few(tmp_path):
 
 def test_embedders_are_columns_and_their_rankings_are_correlated(tmp_path):
     for rank, decoder in enumerate(DECODERS):
-        write(tmp_path, decoder, embedder="e1", mauve=rank / 10)
-        write(tmp_path, decoder, embedder="e2", mauve=1 - rank / 10)
+        write(tmp_path, decoder, embedder="e1", mauve=rank / 10, knn_precision_recall=1.0 - rank)
+        write(tmp_path, decoder, embedder="e2", mauve=1 - rank / 10, knn_precision_recall=1.0 - rank)
     values, agreement = build(tmp_path, "embedders")
-    assert len(values.columns) == 2
-    assert [r.cells[0].value for r in agreement.rows] == [1.0, -1.0]
+    assert len(values.columns) == 4
+    assert [[cell.value for cell in r.cells] for r in agreement.rows] == [[1.0, 1.0], [-1.0, 1.0]]
 
 
 def test_every_quantizer_has_a_table_of_embedders_of_its_own(tmp_path):
