@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Any
 
 from openended.harness import generation, models
-from openended.harness.core import DeviceMap
-from openended.harness.models import LanguageModel, ModelSpec
+from openended.harness.core import Advance, DeviceMap, NextToken
+from openended.harness.models import LanguageModel, ModelSpec, QStatisticsRequest
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,7 +15,9 @@ class TransformersBackend(LanguageModel):
     """A language model in memory as a `Backend`."""
 
     generate = generation.generate_texts
-    q_statistics = generation.compute_q_statistics
+
+    def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
+        return generation.compute_q_statistics(self, request, advance)
 
     @cached_property
     def _is_batch_dependent(self) -> bool:  # in reduced precision a trial, which every stage asks for

@@ -187,6 +187,12 @@ class DenoiserBackend(models.Backend):
             prompts[number] = replace(prompt, token_ids=before, suffix_ids=(*after, *self._suffix))
         generate_texts(self, replace(request, prompts=prompts), emit, advance)
 
+    def fill_texts(self, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
+        """Fill the texts of a request, whose prompts and suffixes stay as they are."""
+        from openended.harness.backends.denoiser.denoising_loop import denoise_texts
+
+        denoise_texts(self, request, emit, advance)
+
 
 def load_denoiser(spec: DenoiserSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> DenoiserBackend:
     """Load weights and tokenizer; eval mode, no gradients."""

@@ -201,9 +201,7 @@ class DenoisingDecoder(Decoder):
         return length
 
     def run(self, lm: Any, request: GenerationRequest, emit: Emit, advance: Advance) -> None:  # noqa: ANN401 - a denoiser
-        from openended.harness.backends.denoiser.denoising_loop import denoise_texts
-
-        denoise_texts(lm, request, emit, advance)
+        lm.fill_texts(request, emit, advance)
 
 
 @dataclass(frozen=True, kw_only=True)
