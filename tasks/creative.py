@@ -7,24 +7,15 @@ LLMs", ACL, https://aclanthology.org/2024.acl-long.616, CC BY 4.0.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.resources import files as package_files
 from pathlib import Path
-from typing import NamedTuple
 
 from openended.harness import core
 from openended.harness.core import DataError, Example, SourceFile, SpecError
-from openended.harness.imported import read_records, read_texts
+from openended.harness.imported import ImportedText, TextSelection, read_texts
 from openended.harness.storage import MODEL_STAGES, RowFile, read_record
-from openended.tasks._files import UserFileTask, read_text_field
-
-_TEXTS = ("text", "generation", "human")
-
-
-class _ReferenceText(NamedTuple):
-    where: str
-    prompt: str | None
-    text: str
+from openended.tasks._files import UserFileTask
 
 
 @core.task
@@ -109,8 +100,8 @@ class Creative(UserFileTask):
                 del references[key]
             if text.prompt not in (None, prompt):
                 raise DataError(f"{text.where}: not the prompt of {identity}; use the task's options of that run")
-            if text.text.strip():
-                yield Example(identity, prompt, text.text, meta)
+            if (text.text or "").strip():
+                yield Example(identity, prompt, str(text.text), meta)
             else:
                 skipped["the reference's text is empty"] += 1
         if references:
@@ -123,35 +114,28 @@ class Creative(UserFileTask):
         if self.path is None:
             return _read_builtin().decode().splitlines()
         path = Path(self.path)
-        if core.strip_packing(path.name).endswith(".txt"):  # a line is an instruction, also beside blank lines
-            lines = (str(record.cells["line"]).strip() for record in read_records(path, unit="line"))
-            if not (instructions := [line for line in lines if line]):
-                raise DataError(f"{path}: holds no text")
-            return instructions
-        return [str(text.text).strip() for text in read_texts(path)]
+        is_plain = core.strip_packing(path.name).endswith(".txt")  # a line is an instruction, also beside blank lines
+        return [str(text.text).strip() for text in read_texts(path, TextSelection("line" if is_plain else None))]
 
-    def _read_references(self) -> dict[str, list[_ReferenceText]]:
-        """Return the reference's texts by id, or by prompt where lines have no id."""
-        texts: dict[str, list[_ReferenceText]] = defaultdict(list)
+    def _read_references(self) -> dict[str, list[ImportedText]]:
+        """Return the first sample of each of the reference's texts by id, or by prompt where lines have no id."""
         path = _find_texts(Path(str(self.reference)))
-        if path.suffix == ".arrow":
-            rows = RowFile(path)
-            for key, sample, prompt, text in zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True):
-                if sample == 0:
-                    texts[key].append(_ReferenceText(f"{path}, {key}", prompt, text))
-        else:
-            for record in read_records(path):
-                row, where = record.cells, record.where
-                identity = row.get("id", row.get("example_id"))
-                has_prompt = identity is None or row.get("prompt") is not None
-                prompt_text = read_text_field(row, "prompt", where) if has_prompt else None
-                field = next((name for name in _TEXTS if name in row), _TEXTS[0])
-                text = read_text_field(row, field, where)
-                key = str(prompt_text if identity is None else identity)
-                texts[key].append(_ReferenceText(where, prompt_text, text))
+        texts: dict[str, list[ImportedText]] = defaultdict(list)
+        for text in _read_run(path) if path.suffix == ".arrow" else read_texts(path, TextSelection(is_strict=True)):
+            key = text.prompt if text.identity is None else text.identity
+            if key is None:
+                raise DataError(f"{text.where}: no field 'prompt' and no id; give each line the prompt that it answers")
+            if not text.sample:
+                texts[key].append(text)
         if not texts:
             raise DataError(f"{self.reference}: holds no text")
         return texts
+
+
+def _read_run(path: Path) -> Iterable[ImportedText]:
+    rows = RowFile(path)
+    columns = zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True)
+    return (ImportedText(f"{path}, {i}", 0, text, i, prompt, sample) for i, sample, prompt, text in columns)
 
 
 def _find_texts(reference: Path) -> Path:

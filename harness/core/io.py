@@ -358,9 +358,11 @@ def _parse_object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
         raise DataError(f"{where}: JSON nested too deeply") from err
     except ValueError as err:  # an integer with thousands of digits, or a duplicate key
         raise DataError(f"{where}: not JSON ({shorten_error(err)})") from err
-    if unwrap and isinstance(row, list) and row and all(isinstance(item, dict) for item in row):
+    if unwrap and isinstance(row, list) and len(row) == 1:
+        row = row[0]
+    elif unwrap and isinstance(row, list) and row and all(isinstance(item, dict) for item in row):
         is_alike = all(item.keys() == row[0].keys() for item in row)
-        row = row[0] if len(row) == 1 else {name: [item[name] for item in row] for name in row[0]} if is_alike else row
+        row = {name: [item[name] for item in row] for name in row[0]} if is_alike else row
     row = {"text": row} if unwrap and isinstance(row, str) else row
     if not isinstance(row, dict):
         advice = f"; {_ONE_PER_LINE}" if isinstance(row, list) else ""

@@ -49,6 +49,7 @@ from .systems import (
     perturb_texts as perturb_texts,
 )
 from .texts import (
+    ImportedText as ImportedText,
     digest_corpus as digest_corpus,
     find_fields as find_fields,
     load_corpus as load_corpus,

@@ -22,7 +22,7 @@ DIFFUSION_FIELDS = ("generated_seqs", "text_samples")
 NAMES: Mapping[Side, tuple[str, ...]] = {
     "system": (
         "generation", "generated_text", "gen_text", "completion", "continuation", "output", "response",
-        *DIFFUSION_FIELDS, "gens_article", "article",
+        *DIFFUSION_FIELDS, "gens_article", "article", "pred", "prediction",
     ),
     "human": ("human", "human_text", "reference"),
 }  # fmt: skip
@@ -37,12 +37,13 @@ _REQUESTS = ("prompt", "instruction", "question", "query", "input")  # even if s
 _MODELS = ("model", "model_id", "model_name", "generator", "system", "policy", "decoder")
 # What a field may call the writer of a text; fields that say yes or no, and whether yes is a person.
 _PEOPLE = frozenset(("human", "person", "people", "real"))
-_NAMERS = (*_MODELS, "label", "source", "author", "writer")  # fields in which "human" stands among names of models
+# Fields in which "human" stands among names of models.
+_NAMERS = (*_MODELS, "label", "source", "src", "author", "writer")
 _WRITERS = _PEOPLE | {"machine", "model", "ai", "llm", "generated", "fake", "bot"}
 _METADATA_FIELDS = {*"meta metadata extra info annotations usage config".split()}  # objects with facts about a record
 _FLAGS = {**dict.fromkeys(("generated", "is_generated", "ai_generated", "is_ai", "is_machine", "is_bot"), False),
           **dict.fromkeys(("is_human", "human_written", "is_user"), True)}  # fmt: skip
-_YES, _NO = frozenset(("1", "true")), frozenset(("0", "false"))
+_YES_OR_NO = {"1": True, "true": True, "0": False, "false": False}
 _GPT2_OUTPUT = {"ended", "length", "text"}  # its ids number documents, not prompts
 # What the parts of a name say of a field. Texts are first looked for among outputs, or on the human side among
 # references, then in fields whose name says nothing, and last in those of the other side.
@@ -68,8 +69,7 @@ SAMPLED = 200  # records that are looked at
 _ITEMS, _DEPTH, _MOST_FIELDS = 50, 8, 300  # of a record
 _SEVERAL = 5  # records that show that some have other fields
 _LONGER = 2.5  # times as many words make one of two unknown fields the one with the texts
-_JOIN = "+"  # between the names of fields that together hold the text
-_NUMBERED = re.compile(r"(.*(?:sentence|line|paragraph)_?)\d+", re.IGNORECASE)
+_WORK = re.compile(r"(Input|Answer)\.")  # before a column of Mechanical Turk: what workers saw, and what they answered
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -136,7 +136,7 @@ class FieldValues:
         is_usual = self.path in usual
         if self.kind not in order or self.may_be_turns or not (self.is_text or is_usual):
             return 0
-        return len(order) - order.index(self.kind) + is_usual / 2
+        return len(order) - order.index(self.kind) + is_usual / 2 - self.path.startswith("Answer.") / 4
 
     def describe(self) -> str:
         """Describe the values in a few words."""
@@ -163,7 +163,6 @@ class FieldChoice:
     model: str | None = None  # a field with the names of several models
     role: str | None = None  # a field that says who wrote a text, a user or an assistant
     writer: str | None = None  # a field that says whether a person or a model wrote a text
-    people: frozenset[str] = frozenset()  # what it calls people
     is_by_people: bool = False  # the texts that are read
     is_unpaired: bool = False  # its texts answer no prompts
     has_turns: bool = False  # the field holds conversations
@@ -177,23 +176,22 @@ class FieldChoice:
     def find_reason_to_leave_out(self, row: Cells, role: str = "assistant") -> str | None:
         """Return why the text of a record is not of this side or role; None if it is."""
         if self.writer is not None:
-            writer = _name_writer(row.get(self.writer))
-            if (writer in self.people) != self.is_by_people:
-                return f"{self.writer} is {writer!r:.20}"
+            value = row.get(self.writer)
+            if (_name_writer(self.writer, value) == "human") != self.is_by_people:
+                return f"{self.writer} is {str(value).lower().removesuffix('.0')!r:.20}"
         if self.role is not None:
             message = find_message({"role": row.get(self.role), "content": ""})
             if (message or {}).get("role") != role:
                 return f"rows of other roles than {role}"
         return None
 
-    @cached_property
-    def _split_paths(self) -> list[list[str]]:
-        return [path.split(".") for path in self.field.split(_JOIN)]
-
     def find(self, row: Cells) -> Any:  # noqa: ANN401 - JSON
-        """Return what the field of a record holds, several joined by spaces; `...` where it is not there."""
-        parts = [find_values(row, path) for path in self._split_paths]
-        return parts[0] if len(parts) == 1 else " ".join(map(str, parts)) if ... not in parts else ...
+        """Return what the field of a record holds; `...` where it is not there."""
+        return find_values(row, self._steps)
+
+    @cached_property
+    def _steps(self) -> list[str]:
+        return self.field.split(".")
 
 
 def count_words(text: str) -> int:
@@ -232,7 +230,6 @@ def find_value(row: Any, path: str) -> Any:  # noqa: ANN401 - JSON
 def collect_values(records: Sequence[Cells]) -> dict[str, FieldValues]:
     """Return path → texts of the records, in the order in which the paths come first."""
     by_path: dict[str, FieldValues] = {}
-    is_of_workers = bool(records) and "HITId" in records[0]  # Mechanical Turk: what they saw, and what they answered
     for cells in records:
         seen: set[str] = set()
         for path, item, kind in _walk(cells, "", _DEPTH):
@@ -244,30 +241,7 @@ def collect_values(records: Sequence[Cells]) -> dict[str, FieldValues]:
             values.has_turns = values.has_turns or kind == "turns"
             values.has_lists = values.has_lists or kind == "list"
             values.texts.append(item)
-    if is_of_workers:
-        for values in by_path.values():
-            side, _, name = values.path.partition(".")
-            values.kind = classify(name) if side in ("Input", "Answer") else "other"
-        inputs = [v for v in by_path.values() if v.path.startswith("Input.") and v.is_text and v.kind != "prompt"]
-        for values in by_path.values() if inputs else ():
-            values.kind = values.kind if values.path.startswith("Input.") else "other"
-    return _join_series({path: values for path, values in by_path.items() if 2 * values.records >= len(records)})
-
-
-def _join_series(by_path: Mapping[str, FieldValues]) -> dict[str, FieldValues]:
-    """Replace `sentence1`, `sentence2`, … by what they hold together; two may be a pair of texts."""
-    groups: dict[str, list[FieldValues]] = {}
-    for path, values in by_path.items():
-        match = _NUMBERED.fullmatch(path)
-        groups.setdefault(match[1] if match else path, []).append(values)
-    out: dict[str, FieldValues] = {}
-    for several in groups.values():
-        if len(several) > 2 and len({len(values.texts) for values in several}) == 1:
-            texts = [" ".join(parts) for parts in zip(*(values.texts for values in several), strict=True)]
-            path = _JOIN.join(values.path for values in several)
-            several = [FieldValues(path, texts, several[0].records, kind=several[0].kind)]
-        out |= {values.path: values for values in several}
-    return out
+    return {path: values for path, values in by_path.items() if 2 * values.records >= len(records)}
 
 
 def _walk(value: Any, path: str, depth: int, kind: str = "") -> Iterator[tuple[str, str, str]]:  # noqa: ANN401 - JSON
@@ -280,6 +254,8 @@ def _walk(value: Any, path: str, depth: int, kind: str = "") -> Iterator[tuple[s
         if is_conversation(value):
             contents = (message["content"] for item in value if (message := find_message(item)) is not None)
             yield path, next((content for content in reversed([*contents]) if isinstance(content, str)), ""), "turns"
+            names = [(name, item.get(name)) for item in value if isinstance(item, Mapping) for name in _MODELS]
+            yield from ((f"{path}.{name}", model, "") for name, model in names if isinstance(model, str))
             return
         parts = [part for part in value if isinstance(part, Mapping) and "type" in part]
         if parts and len(parts) == len(value) and any(isinstance(part.get("text"), str) for part in parts):
@@ -301,7 +277,7 @@ def classify(path: str) -> str:
     if _METADATA_FIELDS & set(path.lower().split(".")[:-1]):
         return "other"
     kinds = []
-    for part in reversed(path.split(".")):
+    for part in reversed(_WORK.sub("", path, 1).split(".")):
         words = [word.lower() for word in _WORD.findall(part)]
         kinds_of_part = [kind for word in words if (kind := _KIND_OF.get(word) or _KIND_OF.get(word.removesuffix("s")))]
         if {"best", "correct"} & {*words} and "output" in kinds_of_part and words[-1] not in ("answer", "answers"):
@@ -344,6 +320,7 @@ def choose_field(
     if not fields and not any(v.may_be_turns for v in values.values()):  # short texts of the only field that can be
         rest = [v for v in values.values() if v.kind != "prompt" and v.path not in _IDS]
         fields = [v for v in rest if v.kind in order and v.is_varied and v.has_letters] if len(rest) == 1 else []
+    fields = fields or [v for v in values.values() if v.has_turns and v.kind == "prompt"]  # a history, with the answer
     if not fields:
         raise DataError(_explain_missing_text(values, order, position, option))
     first = max(fields, key=lambda v: v.words)
@@ -365,10 +342,11 @@ def _explain_missing_text(values: Mapping[str, FieldValues], order: Sequence[str
     turns = [v for v in values.values() if v.may_be_turns]
     others = [v for v in values.values() if v not in turns and v not in prompts]
     groups = ((prompts, "is a prompt"), (turns, "may be either"), (others, "is no text"))
-    parts = [f"{', '.join(v.describe() for v in group[:3])} {word}" for group, word in groups if group]
     able = [*turns, *(v for v in others if v.kind in order and v.is_varied and v.has_letters)]
     able += [v for v in others if v.is_text and v.is_varied]
     best = able[0].path if able else "NAME"
+    named = [(sorted(group, key=lambda v: v.path != best)[:3], word) for group, word in groups if group]
+    parts = [f"{', '.join(v.describe() for v in group)} {word}" for group, word in named]
     got = "; ".join(parts) or "no texts at all"
     return f"{position}: no field with the text: {got}; name it: {option}{_quote_name(best)}"
 
@@ -397,26 +375,28 @@ def choose_fields(
         )
     others: list[FieldValues] = []
     path = chosen
-    usual = [name for name in (*NAMES[side], "text", *NAMES["system"], "messages") if name in first]
-    if path is None and usual and usual[0] not in values and not isinstance(first[usual[0]], Mapping):
-        path = usual[0]  # of another type, as reading says
+    usual = next((name for name in (*NAMES[side], "text", *NAMES["system"], "messages") if name in first), "")
+    has_texts_inside = usual != "messages" and any(name.startswith(f"{usual}.") for name in values)
+    if path is None and usual and usual not in values and not has_texts_inside:
+        path = usual  # of another type, as reading says
     has_texts = any(v.is_text or v.path in ("text", *NAMES["system"]) for v in values.values())
     if path is None and IDS_FIELD in first and not has_texts:
         path = IDS_FIELD
     if path is None:
         path, others = choose_field(values, side, position, option)
-    elif path not in first and FieldChoice(path).find(first) is ...:
+    elif all(path not in cells and FieldChoice(path).find(cells) is ... for cells in records):
         raise SpecError(f"{position}: no field {path!r}{suggest(path, {*map(str, first), *values})}; set {option}NAME")
     rest = [name for name in values if name != path and not path.startswith(f"{name}.")]
     roles = [find_message({"role": text, "content": ""}) for text in (values["role"].texts if "role" in values else ())]
     is_unpaired = first.keys() >= _GPT2_OUTPUT and "prompt" not in first
-    writer, people, kinds = _find_writers(records)
+    writer, kinds = _find_writers(records)
+    is_absent = _SEVERAL <= len(records) > values.get(path, FieldValues(path)).records
     reading = FieldChoice(
         path, chosen is None, _find_prompt(values, rest), None if is_unpaired else _find_id(first, path),
         role="role" if {"user", "assistant"} <= {message["role"] for message in roles if message} else None,
-        writer=writer, people=people, is_by_people=kinds == {True} or (len(kinds) == 2 and side == "human"),
+        writer=writer, is_by_people=kinds == {True} or (len(kinds) == 2 and side == "human"),
         is_unpaired=is_unpaired, has_turns=path == "messages" or (path in values and values[path].has_turns),
-        is_partial=chosen is None and _SEVERAL <= len(records) > values.get(path, FieldValues(path)).records,
+        is_partial=is_absent and (chosen is None or FieldChoice(path).find(first) is ...),
     )  # fmt: skip
     of_side = [cells for cells in records if reading.find_reason_to_leave_out(cells) is None]
     values = values if len(of_side) == len(records) else collect_values(of_side)
@@ -428,32 +408,31 @@ def choose_fields(
 
 
 def _find_model(values: Mapping[str, FieldValues], path: str) -> str | None:
-    """Return the field with the names of several models, which is beside the text or above it; None without."""
-    parents = path.split(".")[:-1]
+    """Return the field with the names of several models, in the text's turns, beside it or above it; None without."""
+    parents = path.split(".")
     names = [".".join([*parents[:depth], name]) for depth in range(len(parents), -1, -1) for name in _MODELS]
+    names += [".".join([*parents[:-1], "source"])] if len(parents) > 1 else []
     return next((name for name in names if name in values and len(set(values[name].texts)) > 1), None)
 
 
-def _find_writers(records: Sequence[Cells]) -> tuple[str | None, frozenset[str], set[bool]]:
-    """Return the field that says who wrote a text, what it calls people, and whether people, models or both wrote."""
-    best: tuple[str | None, frozenset[str], set[bool]] = None, frozenset(), set()
+def _find_writers(records: Sequence[Cells]) -> tuple[str | None, set[bool]]:
+    """Return the field that says who wrote a text, and whether people, models or both did."""
+    best: tuple[str | None, set[bool]] = None, set()
     for name in dict.fromkeys(name for cells in records for name in cells):
-        flag = _FLAGS.get(str(name).lower())
-        people = _PEOPLE if flag is None else _YES if flag else _NO
-        writers = [_name_writer(cells[name]) for cells in records if name in cells]
-        names_writers = {*writers} <= (_WRITERS if flag is None else _YES | _NO)
-        names_writers = names_writers or (
-            name in _NAMERS and "human" in writers and 2 * len({*writers}) <= len(writers)
-        )
-        if 2 * len(writers) >= len(records) and names_writers:
-            kinds = {writer in people for writer in writers}
-            best = max(best, (name, people, kinds), key=lambda choice: len(choice[2]))
+        writers = [_name_writer(str(name), cells[name]) for cells in records if name in cells]
+        are_names = name in _NAMERS and "human" in writers and 2 * len({*writers}) <= len(writers)
+        if 2 * len(writers) >= len(records) and (are_names or {*writers} <= _WRITERS):
+            best = max(best, (name, {writer == "human" for writer in writers}), key=lambda choice: len(choice[1]))
     return best
 
 
-def _name_writer(value: Any) -> str:  # noqa: ANN401 - JSON
-    """Return what a field calls the writer of a text, in lower case; numbers without decimals."""
-    return str(value).lower().removesuffix(".0")
+def _name_writer(field: str, value: Any) -> str:  # noqa: ANN401 - JSON
+    """Return who wrote a text as a field says it, in lower case; `human` for people, `model` where it says no more."""
+    name, yes_means_human = str(value).lower().removesuffix(".0"), _FLAGS.get(field.lower())
+    if yes_means_human is not None and name in _YES_OR_NO:
+        return "human" if _YES_OR_NO[name] == yes_means_human else "model"
+    words = {*re.split(r"[\W_]+", name)}  # as of cmv_human
+    return "human" if name in _PEOPLE or ("human" in words and not words & {"non", "not"}) else name
 
 
 def _refuse_several_models(records: Sequence[Cells], reading: FieldChoice, position: str) -> None:

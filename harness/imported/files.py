@@ -27,11 +27,11 @@ from openended.harness.models import WEIGHTS, find_message
 
 log = logging.getLogger(__name__)
 
-KINDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".txt")
-_NO_FILES_OF_TEXTS = (
-    ".docx", ".odt", ".pdf", ".xls", ".xlsx", ".md", ".html", ".htm", ".ipynb", ".yaml", ".yml", ".npy", ".p",
-    ".pkl", ".pickle", ".py",
-)  # fmt: skip
+KINDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".txt")
+_NO_FILES_OF_TEXTS = frozenset(
+    ".docx .odt .pdf .xls .xlsx .md .html .htm .xml .sgm .sgml .tmx .srt .vtt .ipynb .yaml .yml .npy .p .pkl .pickle "
+    ".py .js .db .sqlite .sqlite3 .orc .avro .h5 .pt .pth .bin .gguf .rds .rdata .dta .sav".split()
+)
 TEXT, LINE, BLOCK = "text", "line", "block"  # fields of plain text: what it seems to be, its lines, its blocks
 _NPZ_FIELD = "samples"
 _ROWS_AT_ONCE, _DECODED = 64, 1 << 30  # rows of Parquet that are decoded together, and bytes that they may take
@@ -43,7 +43,7 @@ _NUMBERS = re.compile(r"\s*\d+(\s+\d+)+\s*")  # token ids
 _BLANK_SHARE = 0.1  # of the lines of a text in blocks with blank lines between them
 _HYPOTHESES = re.compile(r"([STHDPW])-(\d+)\t(.*)")  # lines of fairseq-generate
 _LINE_END = re.compile(r"(?<=\r)(?!\n)")  # of old Macs
-_COLUMN_SIGNS = ("\t", " ||| ")  # between the columns of lines without a header
+_COLUMN_SIGNS = ("\t", " ||| ", " +++$+++ ")  # between the columns of lines without a header
 _CELLS_TRIED = 20  # rows in which cells with lists and objects are looked for
 _SPLIT = re.compile(r"(?:^|[-_./])(train|test|valid|validation|val|dev)(?=[-_./]|$)", re.IGNORECASE)
 
@@ -95,9 +95,17 @@ def list_files(path: Path) -> list[Path]:
     candidates = ([p for p in walk() if core.strip_packing(p.name).endswith(kinds)] for walk, kinds in ways)
     paths = sorted(next(filter(None, candidates), []))
     if not paths:
-        raise DataError(f"{path}: no file of texts in this folder; expected {', '.join(KINDS)}")
+        others = ", ".join(sorted({p.suffix for p in path.rglob("*") if p.suffix})[:3])
+        got = f", got {others}; plain text is called NAME.txt" if others else ""
+        raise DataError(f"{path}: no file of texts in this folder; expected {', '.join(KINDS)}{got}")
     if len({detect_kind(p) == ".txt" for p in paths}) > 1:
         raise DataError(f"{path}: the folder has .txt and other files of texts; keep one kind")
+    writers = {p.parent.name: p.parent for p in paths}
+    if "human" in writers and len(writers) > 1:
+        names = ", ".join(sorted(writers))
+        raise DataError(
+            f"{path}: holds texts of people and of others ({names}); name one folder, as {writers['human']}"
+        )
     splits = {match[1].lower(): p for p in paths if (match := _SPLIT.search(str(p.relative_to(path))))}
     if len(splits) > 1:
         names, file = ", ".join(sorted(splits)), next(iter(splits.values()))
@@ -180,10 +188,15 @@ def read_id(row: Mapping[str, Any], field: str, where: str) -> str:
 def open_records(file: Path, summary: ReadSummary, unit: str | None = None) -> tuple[str | None, Records]:
     """Return the records of a file, and the title of its format if it is one of a paper or of another framework."""
     kind, name = detect_kind(file), core.strip_packing(file.name)
-    if kind in (".csv", ".tsv", ".parquet", ".arrow"):
-        return None, _unpack_cells(_read_csv(file) if kind in (".csv", ".tsv") else _read_arrow(file, kind))
+    if kind in (".csv", ".tsv", ".parquet", ".arrow", ".feather"):
+        table = _read_csv(file) if kind in (".csv", ".tsv") else _read_arrow(file, kind)
+        return formats.recognize(_unpack_cells(table), file, summary)
     is_other = Path(name).suffix not in (*KINDS, ".json", ".npz", ".eval")
-    if is_other and not b"".join(_read_first_lines(file)[:1] or [b"{"]).lstrip().startswith((b"{", b"[", b'"')):
+    first = b"".join(_read_first_lines(file)[:1] or [b"{"]).lstrip()
+    if kind == ".txt" and unit is None and first.startswith(b'{"'):
+        summary.remarks["read as JSON lines: its first line is an object"] = None
+        kind = ".jsonl"
+    if is_other and not first.startswith((b"{", b"[", b'"')):
         summary.remarks["read as plain text: its name does not say what it is"] = None
         kind = ".txt"
     if kind == ".txt":
@@ -197,9 +210,7 @@ def open_records(file: Path, summary: ReadSummary, unit: str | None = None) -> t
         if isinstance(rows, Mapping):
             return formats.INSPECT.title, formats.read_inspect_texts(file, summary)
         records = iter(rows) if rows is not None else ((str(n), row) for n, row in core.read_jsonl(file, unwrap=True))
-        first = next(records, None)
-        records = chain([first], records) if first else records
-        return formats.recognize(first[1] if first else {}, records, file, summary)
+        return formats.recognize(records, file, summary)
     except DataError as err:
         if not is_other:
             raise
@@ -232,6 +243,8 @@ def _open_plain_text(file: Path, summary: ReadSummary, unit: str | None) -> tupl
     for _, line in _read_lines(file):
         if not lines and line.startswith("data: {"):
             raise DataError(f"{file}: {formats.STREAMED}")
+        if not lines and line.startswith("{'"):
+            raise DataError(f"{file}: its lines are objects as Python prints them, expected JSON; write json.dumps(…)")
         has_separators = has_separators or _SEPARATOR.fullmatch(line) is not None
         if line.strip():
             is_of_numbers = (is_of_numbers or not lines) and _NUMBERS.fullmatch(line) is not None
@@ -289,10 +302,12 @@ def _read_hypotheses(file: Path) -> Records:
 
 
 def _read_csv(file: Path) -> Records:
-    """Yield the rows of a CSV, without those with which Qualtrics describes columns."""
+    """Yield the rows of a CSV, without those with which Qualtrics and SurveyMonkey describe columns."""
     rows = core.read_csv(file)[1]
     if len(rows) > 1 and any(cell.startswith('{"ImportId"') for cell in rows[1][1].values()):
         rows = rows[2:]
+    if rows and {*rows[0][1].values()} <= {"", "Response", "Open-Ended Response"}:
+        rows = rows[1:]
     return ((str(line), row) for line, row in rows)
 
 
@@ -471,7 +486,9 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
     texts = {name: value for name, value in lists.items() if all(isinstance(item, str) for item in value)}
     groups = [(value, rows) for value in content.values() if value and (rows := _find_rows(value, depth - 1))]
     inner = [value for value in content.values() if isinstance(value, dict)]
-    if len(inner) > 1 and len(inner) == len(content):
+    are_parts = any(map(_has_objects, chain.from_iterable(value.values() for value in inner)))
+    are_parts = are_parts and not set.intersection(*map(set, inner))  # of one object, not records by their ids
+    if len(inner) > 1 and len(inner) == len(content) and not are_parts:
         if all(value.keys() == inner[0].keys() and all(k.isdecimal() for k in value) for value in inner):
             return [{name: content[name][key] for name in content} for key in inner[0]]  # of pandas, by column
         return [{"id": name, **value} for name, value in content.items()]

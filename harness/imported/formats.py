@@ -1,7 +1,9 @@
-"""Outputs of other programs whose fields alone do not say what they hold, recognized by the first record.
+"""The table of known formats: outputs of other programs whose fields alone do not say what they hold.
 
-A record keeps its own fields (`--field` may name one) and gets `text`, `id`, and, where there are some, `prompt`,
-`human`, `sample` and `stop`. What cannot be scored is refused; what is left out is counted in a `ReadSummary`.
+The first record says which one it is. A record keeps its own fields (`--field` may name one); those of a format that is
+read whole get `text`, `id`, and, where there are some, `prompt`, `human`, `sample` and `stop`. What cannot be scored is
+refused; what is left out is counted in a `ReadSummary`. All other formats are read by what their fields are called and
+hold (`fields`): a row here would say the same a second time.
 """
 
 import struct
@@ -9,7 +11,8 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from openended.harness.models import read_message
 
 _FAILED_ANSWER = "$ERROR$"  # what the tools of MT-Bench and Arena-Hard write where a request failed
 _STOPS = {"stop": "eos", "length": "length", "max_tokens": "length", "model_length": "length"}
+SENTENCES = tuple(f"sentence{number}" for number in range(1, 6))
 _KINDS: Mapping[type[Any], str] = {str: "a text", list: "a list", dict: "an object", int: "a whole number"}
 _ID = (str, int)
 STREAMED = "pieces of streamed answers, expected whole ones: ask the server with stream=false, or join the pieces"
@@ -33,20 +37,31 @@ _PARSED_FREE, _PARSED_RATIO = 1 << 30, 8  # memory that the JSON of a member may
 
 
 @dataclass(frozen=True, slots=True)
-class OutputFormat:
-    """What the records of a format hold, and how texts are read from them."""
+class KnownFormat:
+    """How the records of a format are recognized, and how they are refused, rewritten or read."""
 
-    title: str
     fields: Mapping[str, tuple[type[Any], ...]]  # path of a field that every record has → its types
-    id: str
-    read: Callable[[Cells, str], Iterable[dict[str, Any]]]  # (record, file and line) → a text, its sample, how it ended
-    prompt: tuple[str, ...] = ()  # paths, of which the first with one text counts
-    human: tuple[str, ...] = ()
+    title: str | None = None  # what is said of it; None: as of any other file
+    values: Mapping[str, object] = field(default_factory=dict)  # path → its value in the first record
+    refusal: str = ""
+    names: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # another name → paths of texts, joined by spaces
+    rewrite: Callable[[Records, ReadSummary], Records] | None = None  # to records whose fields say what they hold
+    read: Callable[[Cells, str], Iterable[dict[str, Any]]] | None = None  # (record, file and line) → its texts
+    id: str = ""
     model: str = ""  # path of the name of the model that wrote a text; a file holds the texts of one
 
     def fits(self, row: Cells) -> bool:
         """Return whether a record has the fields of this format."""
-        return all(isinstance(find_values(row, path.split(".")), kinds) for path, kinds in self.fields.items())
+        has_fields = all(isinstance(find_values(row, path.split(".")), kinds) for path, kinds in self.fields.items())
+        return has_fields and all(find_value(row, path) == value for path, value in self.values.items())
+
+    def find_texts(self, row: Cells) -> dict[str, str]:
+        """Return the texts of a record under the names of this format; several are joined, its own come first."""
+        texts = {name: [_find_text(row, path) for path in paths] for name, paths in self.names.items()}
+        found = {name: _find_text(row, name) or " ".join(filter(None, parts)) for name, parts in texts.items()}
+        return {name: text for name, text in found.items() if text}
 
     def convert(self, rows: Iterable[tuple[str, str, Any]], summary: ReadSummary) -> Records:
         """Yield a record per text of (position, file and position, record), each checked."""
@@ -66,10 +81,9 @@ class OutputFormat:
             if len(models) > 1:
                 names = " and ".join(sorted(models))
                 raise DataError(f"{where}: texts of several models ({names:.120}) in one file; give each a file")
-            pair = {"prompt": _find_text(row, "prompt", *self.prompt), "human": _find_text(row, "human", *self.human)}
-            shared = {"id": str(row[self.id]), **{name: text for name, text in pair.items() if text is not None}}
+            shared = {"id": str(row[self.id]), **self.find_texts(row)}
             is_empty = True
-            for fields in self.read(row, where):
+            for fields in self.read(row, where) if self.read else ():
                 is_empty = False
                 fields = {**shared, **fields}
                 key = fields["id"], fields.get("sample")
@@ -86,12 +100,11 @@ class OutputFormat:
                 raise DataError(f"{where}: holds no text")
 
 
-def _find_text(row: Cells, *paths: str) -> str | None:
-    """Return the first text under a path, or the only one of a list there."""
-    for path in paths:
-        match find_value(row, path):
-            case (str() as text) | [str() as text] if text:
-                return text
+def _find_text(row: Cells, path: str) -> str | None:
+    """Return the text under a path, or the only one of a list there."""
+    match find_value(row, path):
+        case (str() as text) | [str() as text]:
+            return text
     return None
 
 
@@ -186,29 +199,7 @@ def _read_inspect(sample: Cells, where: str) -> Iterator[dict[str, Any]]:
     yield {**answer, "sample": epoch - 1, "text": text}
 
 
-INSPECT = OutputFormat(
-    "Inspect log", {"id": _ID, "output": (dict,)}, "id", _read_inspect,
-    prompt=("input", "input.content"), human=("target",),
-)  # fmt: skip
-FORMATS = (
-    OutputFormat(
-        "lm-evaluation-harness samples",
-        {"doc_id": (int,), "arguments": (dict, list, type(None)), "resps": (list,)}, "doc_id", _read_lm_eval,
-        prompt=("arguments.gen_args_0.arg_0", "arguments.0.0"), human=("target",),
-    ),
-    OutputFormat(
-        "MT-Bench or Arena-Hard answers", {"question_id": _ID, "choices": (list,), "choices.turns": (list,)},
-        "question_id", _read_answers, model="model_id",
-    ),
-    OutputFormat(
-        "batch output (OpenAI, vLLM)", {"custom_id": _ID, "response": (dict, type(None))}, "custom_id", _read_batch,
-        model="response.body.model",
-    ),
-)  # fmt: skip
-TITLES = frozenset(form.title for form in (INSPECT, *FORMATS))
-
-
-def _read_evals(records: Records, summary: ReadSummary) -> Records:
+def _choose_samplings(records: Records, summary: ReadSummary) -> Records:
     """Yield the first answer to each sample of a log of OpenAI's evals; later ones are those of a grading model."""
     answered = set()
     for position, row in records:
@@ -220,16 +211,78 @@ def _read_evals(records: Records, summary: ReadSummary) -> Records:
                 yield position, row
 
 
-def recognize(first: Cells, records: Records, path: Path, summary: ReadSummary) -> tuple[str | None, Records]:
-    """Return title and records of a file, unknown ones as they are; of several filters the first is read."""
-    is_piece_of_ollama = first.get("done") is False and "created_at" in first and {"response", "message"} & first.keys()
-    if is_piece_of_ollama or str(first.get("object")).endswith(".chunk"):
-        raise DataError(f"{path}: {STREAMED}")
-    if isinstance(find_value(first, "spec.eval_name"), str):  # a log of OpenAI's evals repeats answers in other events
-        return None, _read_evals(records, summary)
-    form = next((form for form in FORMATS if form.fits(first)), None)
+def _follow_threads(records: Records, summary: ReadSummary) -> Records:
+    """Yield the conversations of ChatGPT's export: of a tree of messages, those that lead to the current one."""
+    for position, row in records:
+        nodes, name, messages = find_value(row, "mapping"), row.get("current_node"), list[dict[str, Any]]()
+        nodes = nodes if isinstance(nodes, dict) else {}
+        for _ in nodes:
+            node = nodes.get(name, {}) if isinstance(name, str) else {}
+            role, parts = find_value(node, "message.author.role"), find_value(node, "message.content.parts")
+            name = find_value(node, "parent")
+            text = "".join(part for part in parts if isinstance(part, str)) if isinstance(parts, list) else ""
+            messages += [{"role": role, "content": text}] if text and role in ("user", "assistant") else []
+        if any(message["role"] == "assistant" for message in messages):
+            yield position, {"id": row.get("id"), "messages": messages[::-1]}
+        else:
+            summary.dropped["conversations without an answer"] += 1
+
+
+INSPECT = KnownFormat(
+    {"id": _ID, "output": (dict,)}, "Inspect log", read=_read_inspect, id="id",
+    names={"prompt": ("input", "input.content"), "human": ("target",)},
+)  # fmt: skip
+FORMATS = (
+    KnownFormat({"created_at": _ID, "response": (str,)}, values={"done": False}, refusal=STREAMED),  # of Ollama
+    KnownFormat({"created_at": _ID, "message": (dict,)}, values={"done": False}, refusal=STREAMED),
+    KnownFormat({}, values={"object": "chat.completion.chunk"}, refusal=STREAMED),  # of OpenAI
+    KnownFormat({"spec.eval_name": (str,)}, rewrite=_choose_samplings),  # repeats answers in other events
+    KnownFormat({"mapping": (dict,), "current_node": (str,)}, "ChatGPT export", rewrite=_follow_threads),
+    KnownFormat(  # of jsPsych, as CSV
+        {"trial_type": (str,), "trial_index": (str,), "response": (str,)},
+        refusal="data of jsPsych, whose answers are JSON in cells; save it as JSON: jsPsych.data.get().json()",
+    ),
+    KnownFormat(  # of axolotl
+        {"segments.label": (list,), "segments.text": (list,)},
+        refusal="segments to train on, of which `label` says which are answers; write these to a file",
+    ),
+    KnownFormat(  # ROCStories
+        {f"sentence{number}": (str,) for number in range(1, 5)}, names={"text": SENTENCES},
+    ),
+    KnownFormat(  # ELI5
+        {"title": (str,), "selftext": (str,), "answers": (dict,)}, names={"prompt": ("title", "selftext")}
+    ),
+    KnownFormat(
+        {"doc_id": (int,), "arguments": (dict, list, type(None)), "resps": (list,)}, "lm-evaluation-harness samples",
+        read=_read_lm_eval, id="doc_id",
+        names={"prompt": ("arguments.gen_args_0.arg_0", "arguments.0.0"), "human": ("target",)},
+    ),
+    KnownFormat(
+        {"question_id": _ID, "choices": (list,), "choices.turns": (list,)}, "MT-Bench or Arena-Hard answers",
+        read=_read_answers, id="question_id", model="model_id",
+    ),
+    KnownFormat(
+        {"custom_id": _ID, "response": (dict, type(None))}, "batch output (OpenAI, vLLM)",
+        read=_read_batch, id="custom_id", model="response.body.model",
+    ),
+)  # fmt: skip
+READ_WHOLE = frozenset(form.title for form in (INSPECT, *FORMATS) if form.read is not None)
+"""Titles of the formats whose records get `text`, `id` and `prompt`."""
+
+
+def recognize(records: Records, path: Path, summary: ReadSummary) -> tuple[str | None, Records]:
+    """Return title and records of a file, those of an unknown format as they are."""
+    first = next(records, None)
+    records = chain([first], records) if first else records
+    form = next((form for form in FORMATS if first and form.fits(first[1])), None)
     if form is None:
         return None, records
+    if form.refusal:
+        raise DataError(f"{path}: {form.refusal}")
+    if form.rewrite is not None:
+        return form.title, form.rewrite(records, summary)
+    if form.read is None:
+        return form.title, ((position, {**row, **form.find_texts(row)}) for position, row in records)
     rows = ((position, f"{path}{':' if position.isdecimal() else ', '}{position}", row) for position, row in records)
     return form.title, form.convert(rows, summary)
 

@@ -29,6 +29,7 @@ _PROMPTS_REMOVED = "every text began with its prompt, which was cut off"
 
 IdSource = Literal["generated", "mixed", "retokenized"]
 Pair = tuple[Row, ImportedText]  # an example and its text
+Keys = tuple[Sequence[Any], Mapping[Any, Sequence[Row]], list[str]]  # of texts; key → its examples; notes
 
 
 def import_rows(
@@ -211,54 +212,63 @@ class ImportedRows:
 
 def _pair(texts: Sequence[ImportedText], examples: Sequence[Row], survey: TextSurvey) -> tuple[list[Pair], list[str]]:
     """Return (example, text) pairs and how they were paired: by ids or prompts if there are any, else in order."""
-    path, ids = survey.path, [e.generation.example_id for e in examples]
-    if survey.reading.is_unpaired:
-        _check_count(len(texts), len(examples), path)
-        pairs = [(replace(e, prompt="", prompt_ids=()), text) for e, text in zip(examples, texts, strict=False)]
-        return pairs, ["the texts answer no prompt: row i is compared with human text i, without prompts"]
-    by_name = {name: i for i in ids for name in _list_names(i)}
+    by_id = None if survey.reading.is_unpaired else _find_keys(texts, examples, survey.path)
+    keys, groups, notes = by_id or _count_in_order(texts, examples, survey)
+    pairs, strange = _deal(zip(keys, texts, strict=False), groups, survey.path)
+    return pairs, [*notes, *([f"{len(strange)} texts of the file match no example of this run"] if strange else [])]
+
+
+def _find_keys(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) -> Keys | None:
+    """Return the id or the prompt that each text shares with examples; None where not every text has one.
+
+    Ids that count from another start would pair wrongly, so prompts decide where they are the task's.
+    """
+    by_id = {e.generation.example_id: [e] for e in examples}
+    by_name = {name: i for i in by_id for name in _list_names(i)}
     by_prompt: dict[str, list[Row]] = {}
     for e in examples:
         by_prompt.setdefault(e.prompt, []).append(e)
-    nameless = next((text for text in texts if text.identity is None), None)
-    has_prompts = all(text.prompt is not None for text in texts)
-    has_our_prompts = any(text.prompt in by_prompt for text in texts if text.prompt)
     named = [text for text in texts if text.identity in by_name]
-    # Ids that count from another start would pair wrongly, so prompts decide where they are the task's.
-    prompt_of = {e.generation.example_id: e.prompt for e in examples}
-    other = next((t for t in named if t.prompt not in (None, prompt_of[by_name[str(t.identity)]])), None)
-    other = other if has_our_prompts else None
-    groups: Mapping[Any, Sequence[Row]] = {i: [e] for i, e in zip(ids, examples, strict=True)}
-    keys: Iterable[Any] = [by_name.get(str(text.identity)) for text in texts]
-    notes: list[str] = []
-    if named and not nameless and not other:
-        if all(map(_is_record_number, ids)) and any(t.identity != by_name[str(t.identity)] for t in named):
+    nameless = next((text for text in texts if text.identity is None), None)
+    has_our_prompts = any(text.prompt in by_prompt for text in texts if text.prompt)
+    other = next((t for t in named if t.prompt not in (None, by_id[by_name[str(t.identity)]][0].prompt)), None)
+    if named and not nameless and not (other and has_our_prompts):
+        notes = []
+        if all(map(_is_record_number, by_id)) and any(t.identity != by_name[str(t.identity)] for t in named):
             notes.append("its ids were read as record numbers of the task, counted from 0")
-        copies = len(named) - len({(t.identity, t.sample, t.prompt, t.text) for t in named})
-        if copies:
+        if copies := len(named) - len({(t.identity, t.sample, t.prompt, t.text) for t in named}):
             notes.append(f"{copies} texts repeat another of the same id, and each counts: delete those that are copies")
-    elif has_prompts and (nameless or len(by_prompt) == len(examples)):
-        if not has_our_prompts and not any(text.prompt in by_prompt for text in texts):
+        return [by_name.get(str(text.identity)) for text in texts], by_id, notes
+    if all(text.prompt is not None for text in texts) and (nameless or len(by_prompt) == len(examples)):
+        if not any(text.prompt in by_prompt for text in texts):
             raise DataError(f"{path}: neither ids nor prompts match the task")
-        groups, keys = by_prompt, [text.prompt for text in texts]
-        notes += [] if nameless else ["its ids do not match the task: paired by prompt"]
-    elif other:
+        notes = [] if nameless else ["its ids do not match the task: paired by prompt"]
+        return [text.prompt for text in texts], by_prompt, notes
+    if other and has_our_prompts:
         name = by_name[str(other.identity)]
         raise DataError(f"{other.where}: its prompt is not that of {name}; give both files the same ids")
-    elif nameless and any(text.identity is not None for text in texts):
+    if nameless and any(text.identity is not None for text in texts):
         raise DataError(f"{nameless.where}: no id, though other lines have one; give every line its `id`, or none")
-    elif nameless:
-        if not all(map(_is_record_number, ids)):
-            raise DataError(
-                f"{path}: the examples have ids ({_format_ids(ids)}), its lines have neither `id` nor `prompt`; add "
-                "`id` to each line"
-            )
-        groups = {int(_list_names(i)[-1]): of_example for i, of_example in groups.items()}
-        keys = [text.line for text in texts]
-        notes.append("paired by order: neither file has ids, so line i answers record i")
-        _check_count(len({*keys}), max(groups) + 1, path)
-    pairs, strange = _deal(zip(keys, texts, strict=True), groups, path)
-    return pairs, [*notes, *([f"{len(strange)} texts of the file match no example of this run"] if strange else [])]
+    return None if nameless else ([None] * len(texts), by_id, [])
+
+
+def _count_in_order(texts: Sequence[ImportedText], examples: Sequence[Row], survey: TextSurvey) -> Keys:
+    """Return the number of each text: of its row where it answers no prompt, else of the record that it answers."""
+    if survey.reading.is_unpaired:
+        _check_count(len(texts), len(examples), survey.path)
+        groups = {i: [replace(e, prompt="", prompt_ids=())] for i, e in enumerate(examples)}
+        note = "the texts answer no prompt: row i is compared with human text i, without prompts"
+        return range(len(examples)), groups, [note]
+    ids = [e.generation.example_id for e in examples]
+    if not all(map(_is_record_number, ids)):
+        raise DataError(
+            f"{survey.path}: the examples have ids ({_format_ids(ids)}), its lines have neither `id` nor `prompt`; add "
+            "`id` to each line"
+        )
+    groups = {int(_list_names(i)[-1]): [e] for i, e in zip(ids, examples, strict=True)}
+    _check_count(len({text.line for text in texts}), max(groups) + 1, survey.path)
+    note = "paired by order: neither file has ids, so line i answers record i"
+    return [text.line for text in texts], groups, [note]
 
 
 def _deal(

@@ -16,6 +16,7 @@ class TextSelection:
     role: str | None = None  # of the turns of a conversation; None: assistant
     thinking: Thinking = "drop"  # of texts with reasoning
     side: Side = "system"
+    is_strict: bool = False  # only texts in a field that is called so; nothing is guessed or taken apart
 
 
 WHOLE = TextSelection()

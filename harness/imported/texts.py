@@ -19,16 +19,24 @@ from openended.harness.models import REASONING_FIELDS, MarkupSearch, Message, fi
 T = TypeVar("T")
 OPTIONS: Mapping[Side, str] = {"system": "generations_field=", "human": "task.text_field="}
 """What names the field with the texts of a side in a run."""
+_STRICT_NAMES = ("text", "generation", "human")  # fields of which the first is read where nothing is guessed
 _STOP_REASONS: Mapping[Stop, str] = {
     "eos": "eos eos_token stop stop_sequence end_turn end endoftext complete word",
     "length": "length max_tokens max_length max_new_tokens limit",
 }
 _ENDS = {name: end for end, names in _STOP_REASONS.items() for name in names.split()}
 _MISSING = {"nan", "NaN", "None", "null"}
-_TURN_MARK = re.compile(
-    r"\n\nAssistant:|### ?(?:Assistant|Response):|<\|im_start\|>|<\|assistant\|>|\[/INST\]|__eou__|Generated text:"
+_TURN_MARK = (
+    r"\n\nAssistant:|### ?(?:Assistant|Response):|<\|im_start\|>|<\|assistant\|>|\[/INST\]|\[\|AI\|\]|__eou__|"
+    "Generated text:"
 )
-_ITEM_NUMBER = re.compile(r"\d+[.)] ")  # of an item in a list
+# What texts hold beside what was written, the share of them that shows it, and what is said.
+_REMARKS = (
+    (re.compile(_TURN_MARK), 0.5, "its texts hold whole dialogues ({!r}), which are scored with their marks"),
+    (re.compile(r"^\d+[.)] "), 0.999, "its texts begin with numbers, which are scored with them"),
+    (re.compile(r"^\s*\{.*\}\s*$", re.DOTALL), 0.5, "its texts are JSON objects, which are scored as they stand"),
+    (re.compile(r"^\s*= .* =\s*$"), 0, "some of its texts are headings ({!r}), which are scored too"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +193,12 @@ def find_fields(path: Path, selection: TextSelection) -> FieldChoice:
     if not first:
         raise DataError(f"{path}: holds no text")
     cells = [record.cells for record in first]
-    if recognize_format(path) in formats.TITLES:
+    if recognize_format(path) in formats.READ_WHOLE:
         name = "human" if selection.side == "human" and "human" in cells[0] else "text"
         return FieldChoice(selection.field or name, prompt=("prompt",), id="id")
+    if selection.is_strict:
+        chosen, identity = (next((n for n in names if n in cells[0]), None) for names in (_STRICT_NAMES, fields.IDS))
+        return FieldChoice(chosen or files.TEXT, prompt=("prompt",), id=identity)
     if cells[0].keys() <= {files.TEXT, files.LINE, files.BLOCK} and files.detect_kind(path) == ".txt":
         return FieldChoice(selection.field or files.TEXT)
     return fields.choose_fields(cells, selection.side, first[0].where, OPTIONS[selection.side], selection.field)
@@ -211,11 +222,11 @@ def survey_texts(path: Path, selection: TextSelection) -> TextSurvey:
     values = fields.collect_values([r.cells for r in records])
     survey.fields = [v.describe() for v in values.values()]
     texts = values[survey.reading.field].texts if survey.reading.field in values else []
-    remarks, marks = survey.summary.remarks, [match[0].strip() for t in texts if (match := _TURN_MARK.search(t))]
-    if 2 * len(marks) > len(texts):
-        remarks[f"its texts hold whole dialogues ({marks[0]!r}), which are scored with their marks"] = None
-    if texts and all(map(_ITEM_NUMBER.match, texts)):
-        remarks["its texts begin with numbers, which are scored with them"] = None
+    texts = [text for text in texts if text.strip()]
+    for pattern, share, remark in _REMARKS:
+        marks = [match[0].strip() for text in texts if (match := pattern.search(text))]
+        if len(marks) > share * len(texts):
+            survey.summary.remarks[remark.format(marks[0])] = None
     repeated, copies = (Counter(texts).most_common(1) or [("", 0)])[0]
     survey.repeated = repeated if copies > 2 and 10 * copies >= len(texts) else ""
     counts: dict[str, Counter[int]] = {name: Counter() for name in _GROUPINGS}
@@ -274,8 +285,8 @@ def _read_record(
         summary.dropped[f"records without {name!r}"] += 1
         return
     if value is ...:
-        option = OPTIONS[selection.side]
-        raise DataError(f"{where}: no field {name!r} with the text; it has {', '.join(row)}; set {option}NAME")
+        advice = "" if selection.is_strict else f"; set {OPTIONS[selection.side]}NAME"
+        raise DataError(f"{where}: no field {name!r} with the text; it has {', '.join(row)}{advice}")
     if name == fields.IDS_FIELD:
         yield ImportedText(where, line, None, token_ids=_read_token_ids(row, where))
         return
@@ -288,7 +299,7 @@ def _read_record(
         _read_token_ids(row, where),
     )
     pieces = [("", reasoning)] if value is None and reasoning is not None else [(value, None)]
-    if not isinstance(value, str | None):
+    if not isinstance(value, str | None) and not selection.is_strict:
         pieces = list(_list_pieces(value, name, where))
     if not pieces:
         summary.dropped[f"records without a text in {name!r}"] += 1

@@ -11,7 +11,7 @@ REASONING_FIELDS = ("reasoning", "reasoning_content")
 
 # What other programs call a role and the content of a message, and the roles.
 _TEXTS = (None, "text", "output_text")  # types of the parts of a message's content that are its text
-_ROLES, _CONTENTS = ("role", "from", "author", "speaker", "sender"), ("content", "value", "text")
+_ROLES, _CONTENTS = ("role", "from", "author", "speaker", "sender"), ("content", "value", "text", "parts")
 _ALIASES = {"human": "user", "prompter": "user", "user": "user"} | dict.fromkeys(
     ("assistant", "gpt", "chatgpt", "bot", "chatbot", "ai", "model", "bing", "bard"), "assistant"
 )

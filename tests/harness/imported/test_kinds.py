@@ -45,6 +45,16 @@ def table(columns, cells, delimiter=","):
     return out.getvalue()
 
 
+def node(name, parent, role=None, text=None):
+    """A node of the tree of messages that ChatGPT exports."""
+    message = role and {"author": {"role": role}, "content": {"content_type": "text", "parts": [text]}}
+    return {"id": name, "parent": parent, "message": message, "children": []}
+
+
+def tree(*nodes, current):
+    return {"id": "c", "title": "A talk", "mapping": {node["id"]: node for node in nodes}, "current_node": current}
+
+
 CHAT = {"id": "x", "object": "chat.completion", "model": "m"}
 HITS = "HITId Title Description Input.Prefix Input.First Input.Second Answer.why Approve Reject".split()
 READ = {
@@ -91,7 +101,7 @@ READ = {
     "benchmark.json": ({"backend": "vllm", "model_id": "m", "input_lens": [5] * 4, "itls": [[0.1, 0.2]] * 4, "generated_texts": TEXTS, "errors": [""] * 4}, "system", "generated_texts", 4, 1),
     "server.jsonl": (rows(lambda i, p, a, b: {"content": a, "stop": True, "prompt": p, "generation_settings": {"stop": []}, "stop_type": "eos"}), "system", "content", 4, 1),
     "inference.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "generated_text": a, "finish_reason": "eos_token"}), "system", "generated_text", 4, 1),
-    "five_sentences.csv": (table(["storyid", "storytitle", *(f"sentence{n}" for n in range(1, 5))], [[f"{i}x", "A day", *TEXTS[i:], *TEXTS[:i]] for i in range(4)]), "human", "sentence1+sentence2+sentence3+sentence4", 4, 1),
+    "five_sentences.csv": (table(["storyid", "storytitle", *(f"sentence{n}" for n in range(1, 5))], [[f"{i}x", "A day", *TEXTS[i:], *TEXTS[:i]] for i in range(4)]), "human", "text", 4, 1),
     "lists_in_cells.csv": (table(["prompt", "model_a", "answers"], [[json.dumps([p]), "m", str([a, b])] for p, a, b in ROWS]), "system", "answers", 8, 2),
     "survey.csv": (table(["StartDate", "PROLIFIC_PID", "Q1_text"], [["Start Date", "Prolific ID", "Continue the story that you see."], ['{"ImportId":"a"}', '{"ImportId":"b"}', '{"ImportId":"c"}'], *(["2024-01-01", f"5f{i}", a] for i, a in enumerate(TEXTS))]), "human", "Q1_text", 4, 1),
     "labels.json": (rows(lambda i, p, a, b: {"id": i, "annotations": [{"result": [{"value": {"choices": ["Good"]}, "type": "choices"}]}], "data": {"text": a, "ref": i}, "created_at": "2023-01-01"}), "system", "data.text", 4, 1),
@@ -168,9 +178,24 @@ READ = {
     "gem.json": ({"submission_name": "T5", "description": "A model of all of the tasks.", "tasks": {"xsum_test": {"values": TEXTS, "keys": [f"x-{i}" for i in range(4)]}}}, "system", "values", 4, 1),
     "rows_api.json": ({"features": [{"name": "prompt", "type": {"dtype": "string"}}], "rows": rows(lambda i, p, a, b: {"row_idx": i, "row": {"prompt": p, "completion": a}, "truncated_cells": []})}, "system", "row.completion", 4, 1),
     "frame_with_schema.json": ({"schema": {"fields": [{"name": "story", "type": "string"}], "primaryKey": ["index"]}, "data": rows(lambda i, p, a, b: {"index": i, "prompt": p, "story": a})}, "system", "story", 4, 1),
+    "conversations.json": (rows(lambda i, p, a, b: tree(node("r", None), node("s", "r", "system", ""), node("u", "s", "user", p), node("x", "u", "assistant", b), node("y", "u", "assistant", a), current="y")), "system", "messages", 4, 1),
+    "vertex.jsonl": (rows(lambda i, p, a, b: {"systemInstruction": {"role": "system", "parts": [{"text": "Be brief."}]}, "contents": [{"role": "user", "parts": [{"text": p}]}, {"role": "model", "parts": [{"text": a}]}]}), "system", "contents", 4, 1),
+    "studio.json": ({"runSettings": {"model": "m"}, "systemInstruction": {}, "chunkedPrompt": {"chunks": [c for p, a, _ in ROWS for c in ({"text": p, "role": "user"}, {"text": a, "role": "model"})], "pendingInputs": []}}, "system", "text", 4, 1),
+    "kilt.jsonl": (rows(lambda i, p, a, b: {"id": str(i), "input": p, "output": [{"answer": a}, {"provenance": [{"title": "A harbor in the north"}]}]}), "human", "output.answer", 4, 1),
+    "longbench.jsonl": (rows(lambda i, p, a, b: {"pred": a, "answers": [b, a], "all_classes": None}), "system", "pred", 4, 1),
+    "samples.json": ("".join(f"{json.dumps([a])}\n" for a in TEXTS), "system", "text", 4, 1),
+    "mage.csv": (table(["text", "label", "src"], [r for _, a, b in ROWS for r in ([b, 1, "cmv_human"], [a, 0, "cmv_machine_gpt-3.5"])]), "system", "text", 4, 1),
+    "comparison.json": (rows(lambda i, p, a, b: {"user_input": p, "responses_and_scores": [{"response": a, "source": "m"}, {"response": b, "source": "n"}]}), "system", "responses_and_scores.response", 8, 2),
+    "prism.jsonl": (rows(lambda i, p, a, b: {"conversation_history": [*talk(p), {"role": "model", "content": a, "model_name": "m"}, {"role": "model", "content": b, "model_name": "n"}]}), "system", "conversation_history", 8, 2),
+    "monkey.csv": (table(["Respondent ID", "IP Address", "Please write a story."], [["", "", "Open-Ended Response"], *[[i, "10.0.0.1", a] for i, a in enumerate(TEXTS)]]), "human", "Please write a story.", 4, 1),
+    "lines_of_json.txt": ("".join(f"{json.dumps({'prompt': p, 'response': a})}\n" for p, a, _ in ROWS), "system", "response", 4, 1),
+    "movie_lines.txt": ("".join(f"L{i} +++$+++ u0 +++$+++ BIANCA +++$+++ {a}\n" for i, a in enumerate(TEXTS)), "human", "4", 4, 1),
+    "history.json": ([{"type": kind, "data": {"content": t, "type": kind}} for p, a, _ in ROWS for kind, t in (("human", p), ("ai", a))], "system", "data.content", 4, 1),
     "generate.txt": ("2020-01-01 | INFO | loading\n" * 2 + "".join(f"S-{i}\t{p}\nT-{i}\t{b}\nH-{i}\t-0.5\t{a}\nD-{i}\t-0.5\t{a}\nP-{i}\t-0.1 -0.2\n" for i, (p, a, b) in reversed(list(enumerate(ROWS)))), "system", "generation", 4, 1),
 }  # fmt: skip
 NOTES = {  # what is said of some of them
+    "mage.csv": "left out: 4 (src is 'cmv_human')", "lines_of_json.txt": "read as JSON lines: its first line is an object",
+    "comparison.json": "of several models ('responses_and_scores.source')", "prism.jsonl": "('conversation_history.model_name')",
     "nectar.jsonl": "of several models ('answers.model')", "turing.csv": "left out: 4 (label is 'human')",
     "raid.csv": "left out: 4 (model is 'human')", "test.wp_target": "read as plain text: its name does not say what it is",
     "eou.txt": "its texts hold whole dialogues ('__eou__')", "hc3.jsonl": "not 'human_answers'",
@@ -219,6 +244,10 @@ REFUSED = {
     "two_languages.json": ({name: [{"prompt": p, "response": f"{t} {name}"} for p, t in zip(PROMPTS, TEXTS, strict=True)] for name in ("en", "de")}, "'en.response' .* or 'de.response'", "en.response"),
     "summaries.jsonl": (rows(lambda i, p, a, b: {"prompt": f"POST: {p} TL;DR:", "label": a}), "'label' .* is no text", "label"),
     "best.csv": (table(["Question", "Best Answer", "Correct Answers"], ROWS), "'Best Answer' .* or 'Correct Answers'", "Best Answer"),
+    "psych.csv": (table(["rt", "response", "trial_type", "trial_index"], [[9, json.dumps({"Q0": a}), "survey-text", i] for i, a in enumerate(TEXTS)]), "data of jsPsych, .* save it as JSON", None),
+    "segments.jsonl": (rows(lambda i, p, a, b: {"segments": [{"label": False, "text": p}, {"label": True, "text": a}]}), "segments to train on, of which `label` says", None),
+    "printed.txt": ("".join(f"{ {'prompt': p, 'text': a} }\n" for p, a, _ in ROWS), "objects as Python prints them, expected JSON", None),
+    "judged.jsonl": (rows(lambda i, p, a, b: {"question_id": f"q{i}", "judge": "j", "model": "m", "games": [{"user_prompt": p, "judgment": a, "score": "A>B"}]}), "'games.user_prompt' .* is a prompt; 'games.judgment' .* is no text", "games.judgment"),
     "ids.txt": ("1 2 7 3 12\n" * 4, "token ids perhaps", None),
     "headless.csv": (table(["A text that is no header", "x"], [[a, "y"] for a in TEXTS]), "add a line with names, as id and text, above it", None),
 }  # fmt: skip
@@ -291,11 +320,11 @@ def test_arrow_files_and_streams_are_read(tmp_path):
     import pyarrow as pa
 
     batch = pa.table({"prompt": PROMPTS, "response": TEXTS})
-    for name, opened in (("a.arrow", pa.ipc.new_file), ("b.arrow", pa.ipc.new_stream)):
+    for name, opened in (("a.arrow", pa.ipc.new_file), ("b.arrow", pa.ipc.new_stream), ("c.feather", pa.ipc.new_file)):
         with opened(tmp_path / name, batch.schema) as sink:
             sink.write_table(batch)
         assert [t.text for t in read_texts(tmp_path / name)] == TEXTS
-    assert survey_texts(tmp_path, TextSelection()).count == 8
+    assert survey_texts(tmp_path, TextSelection()).count == 12
     (tmp_path / "a.arrow").write_bytes(b"ARROW1 and then nothing")
     check_error(DataError, "not a readable Arrow file", survey_texts, tmp_path / "a.arrow", TextSelection())
 
@@ -334,6 +363,36 @@ def test_blank_lines_separate_texts_of_several_lines_and_it_is_said(tmp_path):
     survey = survey_texts(path, TextSelection())
     assert survey.count == 21
     assert "1 blank lines are no texts" in survey.describe("--field ")
+
+
+def test_folders_of_other_files_or_of_several_writers_are_refused(tmp_path):
+    for name in ("essays/human/1.txt", "essays/gpt/1.txt", "news/1.story", "logs.db"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        put(tmp_path, name, TEXTS[0])
+    for name, message in (
+        ("essays", r"holds texts of people and of others \(gpt, human\); name one folder, as .*essays/human$"),
+        ("news", r"no file of texts in this folder; expected .*, got \.story; plain text is called NAME\.txt$"),
+        ("logs.db", "no file of texts; expected"),
+    ):
+        check_error(DataError, message, survey_texts, tmp_path / name, TextSelection())
+    assert survey_texts(tmp_path / "essays/human", TextSelection()).count == 1
+
+
+def test_headings_and_objects_among_texts_are_noted(tmp_path):
+    path = put(tmp_path, "wiki.tokens", "".join(f" \n = A day {i} = \n \n {a} \n" for i, a in enumerate(TEXTS)))
+    assert "some of its texts are headings ('= A day 0 ='), which are scored too" in survey_texts(
+        path, TextSelection()
+    ).describe("--field ")
+    path = put(
+        tmp_path, "cells.csv", table(["id", "answer"], [[i, json.dumps({"Q0": a})] for i, a in enumerate(TEXTS)])
+    )
+    assert "its texts are JSON objects" in survey_texts(path, TextSelection()).describe("--field ")
+
+
+def test_a_title_and_what_follows_it_are_the_prompt_of_answers(tmp_path):
+    records = [{"title": p, "selftext": "Please.", "answers": {"text": [a, b]}} for p, a, b in ROWS]
+    path = put(tmp_path, "eli5.jsonl", records)
+    assert {text.prompt for text in read_texts(path, TextSelection(side="human"))} == {f"{p} Please." for p in PROMPTS}
 
 
 @pytest.mark.parametrize(
