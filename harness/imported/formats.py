@@ -37,7 +37,7 @@ _PARSED_FREE, _PARSED_RATIO = 1 << 30, 8  # memory that the JSON of a member may
 
 
 @dataclass(frozen=True, slots=True)
-class KnownFormat:
+class RecordFormat:
     """How the records of a format are recognized, and how they are refused, rewritten or read."""
 
     fields: Mapping[str, tuple[type[Any], ...]]  # path of a field that every record has → its types
@@ -60,8 +60,8 @@ class KnownFormat:
     def find_texts(self, row: Cells) -> dict[str, str]:
         """Return the texts of a record under the names of this format; several are joined, its own come first."""
         texts = {name: [_find_text(row, path) for path in paths] for name, paths in self.names.items()}
-        found = {name: _find_text(row, name) or " ".join(filter(None, parts)) for name, parts in texts.items()}
-        return {name: text for name, text in found.items() if text}
+        joined = {name: _find_text(row, name) or " ".join(filter(None, parts)) for name, parts in texts.items()}
+        return {name: text for name, text in joined.items() if text}
 
     def convert(self, rows: Iterable[tuple[str, str, Any]], summary: ReadSummary) -> Records:
         """Yield a record per text of (position, file and position, record), each checked."""
@@ -228,40 +228,40 @@ def _follow_threads(records: Records, summary: ReadSummary) -> Records:
             summary.dropped["conversations without an answer"] += 1
 
 
-INSPECT = KnownFormat(
+INSPECT = RecordFormat(
     {"id": _ID, "output": (dict,)}, "Inspect log", read=_read_inspect, id="id",
     names={"prompt": ("input", "input.content"), "human": ("target",)},
 )  # fmt: skip
 FORMATS = (
-    KnownFormat({"created_at": _ID, "response": (str,)}, values={"done": False}, refusal=STREAMED),  # of Ollama
-    KnownFormat({"created_at": _ID, "message": (dict,)}, values={"done": False}, refusal=STREAMED),
-    KnownFormat({}, values={"object": "chat.completion.chunk"}, refusal=STREAMED),  # of OpenAI
-    KnownFormat({"spec.eval_name": (str,)}, rewrite=_choose_samplings),  # repeats answers in other events
-    KnownFormat({"mapping": (dict,), "current_node": (str,)}, "ChatGPT export", rewrite=_follow_threads),
-    KnownFormat(  # of jsPsych, as CSV
+    RecordFormat({"created_at": _ID, "response": (str,)}, values={"done": False}, refusal=STREAMED),  # of Ollama
+    RecordFormat({"created_at": _ID, "message": (dict,)}, values={"done": False}, refusal=STREAMED),
+    RecordFormat({}, values={"object": "chat.completion.chunk"}, refusal=STREAMED),  # of OpenAI
+    RecordFormat({"spec.eval_name": (str,)}, rewrite=_choose_samplings),  # repeats answers in other events
+    RecordFormat({"mapping": (dict,), "current_node": (str,)}, "ChatGPT export", rewrite=_follow_threads),
+    RecordFormat(  # of jsPsych, as CSV
         {"trial_type": (str,), "trial_index": (str,), "response": (str,)},
         refusal="data of jsPsych, whose answers are JSON in cells; save it as JSON: jsPsych.data.get().json()",
     ),
-    KnownFormat(  # of axolotl
+    RecordFormat(  # of axolotl
         {"segments.label": (list,), "segments.text": (list,)},
         refusal="segments to train on, of which `label` says which are answers; write these to a file",
     ),
-    KnownFormat(  # ROCStories
+    RecordFormat(  # ROCStories
         {f"sentence{number}": (str,) for number in range(1, 5)}, names={"text": SENTENCES},
     ),
-    KnownFormat(  # ELI5
+    RecordFormat(  # ELI5
         {"title": (str,), "selftext": (str,), "answers": (dict,)}, names={"prompt": ("title", "selftext")}
     ),
-    KnownFormat(
+    RecordFormat(
         {"doc_id": (int,), "arguments": (dict, list, type(None)), "resps": (list,)}, "lm-evaluation-harness samples",
         read=_read_lm_eval, id="doc_id",
         names={"prompt": ("arguments.gen_args_0.arg_0", "arguments.0.0"), "human": ("target",)},
     ),
-    KnownFormat(
+    RecordFormat(
         {"question_id": _ID, "choices": (list,), "choices.turns": (list,)}, "MT-Bench or Arena-Hard answers",
         read=_read_answers, id="question_id", model="model_id",
     ),
-    KnownFormat(
+    RecordFormat(
         {"custom_id": _ID, "response": (dict, type(None))}, "batch output (OpenAI, vLLM)",
         read=_read_batch, id="custom_id", model="response.body.model",
     ),
