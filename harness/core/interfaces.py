@@ -54,6 +54,11 @@ class Need:
     options: tuple[tuple[str, str | int | float | bool | None], ...] = ()
     """Further options of the feature (for example `(("bos", False),)`), sorted by name."""
 
+    @property
+    def reads_q(self) -> bool:
+        """Whether it is about the distribution that the decoder samples from."""
+        return self.kind in ("next_token", "q_entropy") or (self.kind == "token_nll" and self.by == "model")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:

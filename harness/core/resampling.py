@@ -185,7 +185,7 @@ class Replicates:
         apart, together = self._compute_half_variances()
         return math.sqrt(max(apart - together, _FLOOR * apart) + self.noise)
 
-    def interval(self, value: float, bounds: Sequence[float] = (-math.inf, math.inf), level: float = LEVEL) -> Interval:
+    def interval(self, value: float, bounds: Sequence[float] = (-math.inf, math.inf)) -> Interval:
         """Return value ± t · standard error, on the scale of its bounds: its range, which no interval leaves.
 
         The scale is the log odds of the place between two bounds, or the log of the distance to one: errors near a
@@ -194,12 +194,12 @@ class Replicates:
         from scipy.special import stdtrit
 
         error, (least, most) = self.std_error(), bounds
-        away = float(stdtrit(self.dof, 0.5 + level / 2)) * error
+        away = float(stdtrit(self.dof, 0.5 + LEVEL / 2)) * error
         low, high = max(value - away, min(least, value)), min(value + away, max(most, value))
         if 0 < error <= min(value - least, most - value) < math.inf:
             step = away * (1 / (value - least) + 1 / (most - value))  # the slope of the scale; 1 / inf is 0
             low, high = (_shift_on_scale(value, least, most, by) for by in (-step, step))
-        return Interval(low, high, error, level, self.method, self.draws.size)
+        return Interval(low, high, error, LEVEL, self.method, self.draws.size)
 
     def p_value(self, value: float) -> float:
         """Two-sided p-value of the value being 0; NaN if the replicates do not vary."""
@@ -395,7 +395,7 @@ def _derive_numbers(hashes: NDArray[np.uint64], draw: int) -> NDArray[np.uint64]
 
 def estimate_interval(
     replicates: Replicates, value: float, bounds: Sequence[float] = (-math.inf, math.inf), rows: F64 | None = None,
-    prompts: I64 | None = None, level: float = LEVEL, *, is_share: bool = False,
+    prompts: I64 | None = None, *, is_share: bool = False,
 ) -> Interval | None:  # fmt: skip
     """Return the interval of a value; None if its replicates do not vary, or almost no text does, and it is no share.
 
@@ -405,7 +405,6 @@ def estimate_interval(
         bounds: Least and greatest number that the value can be.
         rows: The rows whose mean the value is, if it is one, or what else tells which texts make it vary.
         prompts: The prompt of each row; None if each has its own.
-        level: Confidence level.
         is_share: Whether the value is the share of texts that are of a kind, times its greatest number (of HUSE 2):
             rows that are that number or 0 are counts, which have Wilson's interval.
     """
@@ -414,9 +413,9 @@ def estimate_interval(
         count: float = len(np.unique(prompts)) if prompts is not None else int(np.isfinite(rows).sum())
         if replicates.varies and 0 < value < most:
             count = value * (most - value) / replicates.std_error() ** 2
-        return wilson_interval(value / most, count, replicates, level, most)
+        return wilson_interval(value / most, count, replicates, most)
     few = rows is not None and _count_different(rows, prompts) < LEAST_DIFFERENT
-    return replicates.interval(value, bounds, level) if replicates.varies and not few else None
+    return replicates.interval(value, bounds) if replicates.varies and not few else None
 
 
 def _count_different(rows: F64, prompts: I64 | None) -> int:
@@ -429,9 +428,7 @@ def _count_different(rows: F64, prompts: I64 | None) -> int:
     return int(np.count_nonzero(differs)) if prompts is None else len(np.unique(prompts[finite][differs]))
 
 
-def wilson_interval(
-    share: float, count: float, replicates: Replicates, level: float = LEVEL, most: float = 1.0
-) -> Interval:
+def wilson_interval(share: float, count: float, replicates: Replicates, most: float = 1.0) -> Interval:
     """Return Wilson's interval of a share of `count` independent texts, times `most`.
 
     Where at most three texts are of one kind, the limit next to it is that of a Poisson count, which is farther away
@@ -443,15 +440,15 @@ def wilson_interval(
     """
     from scipy.special import gammaincinv, ndtri
 
-    z = float(ndtri(0.5 + level / 2))
+    z = float(ndtri(0.5 + LEVEL / 2))
     middle = (share + z * z / (2 * count)) / (1 + z * z / count)
     away = z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2) / (1 + z * z / count)
     low, high = (0.0 if share == 0 else max(middle - away, 0.0)), (1.0 if share == 1 else min(middle + away, 1.0))
     if 0 < share * count < _FEW_EVENTS:
-        low = min(low, float(gammaincinv(share * count, 1 - level)) / count)
+        low = min(low, float(gammaincinv(share * count, 1 - LEVEL)) / count)
     if 0 < (1 - share) * count < _FEW_EVENTS:
-        high = max(high, 1.0 - float(gammaincinv((1 - share) * count, 1 - level)) / count)
-    return Interval(low * most, high * most, replicates.std_error(), level, WILSON, replicates.draws.size)
+        high = max(high, 1.0 - float(gammaincinv((1 - share) * count, 1 - LEVEL)) / count)
+    return Interval(low * most, high * most, replicates.std_error(), LEVEL, WILSON, replicates.draws.size)
 
 
 # Permutation tests: random relabelings of which side a text stands on (Good 2005; Phipson and Smyth 2010).

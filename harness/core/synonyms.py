@@ -10,8 +10,7 @@ from openended.harness.core.errors import SpecError, find_spelling, fold_spellin
 
 log = logging.getLogger(__name__)
 _OF_HYDRA = {"bayes": "optuna", "local": "basic"}  # a sweeper and a launcher, which are no members of a group
-_AGAINST_ONE_REFERENCE = ("bertscore", "bartscore", "bleurt", "bleu", "sacrebleu", "meteor", "chrf", "comet", "rouge",
-                          "rouge1", "rouge2", "moverscore")  # fmt: skip
+_ONE_REFERENCE = "bertscore bartscore bleurt bleu sacrebleu meteor chrf comet rouge rouge1 rouge2 moverscore".split()
 
 _JUDGED = ("judge", "llmjudge", "llmasajudge", "winrate", "geval", "gpt4", "gpt4judge", "alpacaeval", "mtbench",
            "arenahard", "elo", "preference", "humaneval")  # fmt: skip
@@ -46,7 +45,7 @@ def resolve_synonym(group: str, word: str) -> str:
     if spelling := word if word in names else find_spelling(word, names):  # `MAUVE`, `Self-BLEU`
         return spelling
     folded = fold_spelling(word)
-    if group == "metric" and folded in _AGAINST_ONE_REFERENCE:
+    if group == "metric" and folded in _ONE_REFERENCE:
         raise SpecError(
             f"no metric {word!r}: it compares a text with one reference, and an open-ended prompt has many good "
             "continuations; mauve, frechet and chamfer compare vectors of texts, self_bleu and rouge_l their words"

@@ -216,11 +216,8 @@ def filter_results(results: Results, where: Mapping[str, str], *, every: bool = 
         cells = {format_axis_value(row.get(name)) for row in results.rows}
         if every and len(values) > 1 and (absent := values - cells):
             raise DataError(f"no value matches {name}={min(absent)}; {name} is {', '.join(sorted(cells - {''}))}")
-        keeps_human = name in results.axes and not describes_human_side(name)
-        rows = [
-            row for row in rows
-            if format_axis_value(row.get(name)) in values or (keeps_human and row.system != "model")
-        ]  # fmt: skip
+        exempt = ("human", "ceiling") if name in results.axes and not describes_human_side(name) else ()
+        rows = [row for row in rows if row.system in exempt or format_axis_value(row.get(name)) in values]
     if not any(row.system == "model" for row in rows):
         models = [row for row in results.rows if row.system == "model"]
         columns = [name for name in where if name in results.axes or name in FIXED]

@@ -1,9 +1,8 @@
 from .axes import collect_axes as collect_axes, derive_system_name as derive_system_name
 from .forecast import Forecast as Forecast, Rates as Rates, forecast_plans as forecast_plans, read_rates as read_rates
 from .judgment_run import run_judgments as run_judgments
-from .measure import compute_metric as compute_metric
+from .measure import RunTexts as RunTexts, compute_metric as compute_metric
 from .pipeline import (
-    RunTexts as RunTexts,
     make_texts as make_texts,
     plan as plan,
     run as run,

@@ -22,16 +22,12 @@ _ROW_FACTS = ("batch_dependent", "device", "batch_size", "parts", "faults")  # f
 
 def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, executor: Executor) -> TextRows:
     """Declare what is scored of generated texts; texts without reasoning stay as they are."""
-    chat = generated.chat
-
-    def find_reasoning_markup(path: Path) -> tuple[Markup | None, list[str]] | None:
-        rows = RowFile(path)
-        markup, prompts = find_markup(model, rows, executor.get(chat).path / CHAT if chat is not None else None)
-        return (markup, prompts) if markup is not None or rows.has_reasoning else None
-
-    if (result := executor.read_artifact(generated.rows, find_reasoning_markup, None)) is None:
+    rows = executor.read_rows(generated.rows)
+    read = executor.read_rows(File(generated.chat, CHAT)) if generated.chat is not None else rows
+    markup, prompts = find_markup(model, rows, read)
+    if markup is None and not rows.has_reasoning:
         return generated
-    (markup, prompts), thinking, facts = result, model.thinking, executor.get(generated.step).meta
+    thinking, facts = model.thinking, executor.get(generated.step).meta
 
     def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
         splitter = AnswerRows(thinking, markup, executor.session.row_tokenizer(dataset.tokenizer))
@@ -44,30 +40,26 @@ def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, e
         return {**facts_of_rows, "n": count, "notes": [*facts.get("notes", ()), *notes]}
 
     spec = {"thinking": thinking, "markup": [markup.family, markup.opened] if markup is not None else None}
-    inputs: dict[str, Input] = {
-        "rows": generated.rows, "tokenizer": name_tokenizer(generated.tokenizer),
-        "prompts": File(generated.step, generated.file, lambda _: digest(prompts)),
-    }  # fmt: skip
+    inputs: dict[str, Input] = {"rows": generated.rows, "tokenizer": name_tokenizer(generated.tokenizer)}
+    inputs["prompts"] = File(generated.step, generated.file, lambda _: digest(prompts))
     before = generated.step
     step = Step("answers", before.what, "model", spec, inputs, write, before.num_texts, before.num_tokens)
     return replace(generated, step=step)
 
 
-def drop_reasoning(model: BackendSpec, path: Path, chats: Path | None) -> Iterator[Row]:
+def drop_reasoning(model: BackendSpec, rows: RowFile, chats: Path | None) -> Iterator[Row]:
     """Yield replies without their reasoning; those that ended inside it are empty."""
-    rows = RowFile(path)
-    markup, prompts = find_markup(model, rows, chats)
+    markup, prompts = find_markup(model, rows, RowFile(chats) if chats is not None else rows)
     for row, prompt in zip(rows, prompts, strict=True):
         parts = models.split_reasoning(row.generation.text, row.generation.reasoning, markup, prompt)
         yield replace(row, generation=replace(row.generation, text=parts.answer))
 
 
-def find_markup(model: BackendSpec, rows: RowFile, chats: Path | None) -> tuple[Markup | None, list[str]]:
+def find_markup(model: BackendSpec, rows: RowFile, read: RowFile) -> tuple[Markup | None, list[str]]:
     """Return the tags of generated texts, None where they have none, and the ends of the prompts that were read."""
-    read = RowFile(chats) if chats is not None else rows
     start, search = _find_start(model) if not rows.has_reasoning else "", models.MarkupSearch()
     by_id = {name: (prompt + start)[-_PROMPT_END:] for name, prompt in zip(read.ids, read.each("prompt"), strict=True)}
-    prompts = [by_id[name] for name in rows.ids]
+    prompts = [by_id.get(name, "") for name in rows.ids]
     if rows.matches("text", models.MENTION) or any(re.search(models.OPENED, prompt) for prompt in by_id.values()):
         for prompt, text, stop in zip(prompts, rows.each("text"), rows.stops.tolist(), strict=True):
             search.add(prompt, text, ended=not stop)

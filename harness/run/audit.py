@@ -20,25 +20,10 @@ FALSE_ALARM_RATE = 0.001
 """Probability that an honest run fails its audit: a grid has many runs, and each alarm costs their reader an hour."""
 
 
-def choose_reference(model: BackendSpec | None, option: bool | str) -> ModelSpec:
-    """Return the model that the texts are compared with: the named one, else the model under test in transformers."""
-    core.require_package("torch", "local")
-    if model is None:
-        raise core.SpecError(f"audit={option}: these texts come from a file; leave it out, or generate with a model")
-    is_named = isinstance(option, str)
-    reference = core.construct(ModelSpec, {"path": option}, "audit") if is_named else model.tokenizer_spec()
-    if reference is None:
-        raise core.SpecError(
-            f"audit=true: no reference model is known for {model.title}; name one as audit=HUB_ID_OR_FOLDER"
-        )
-    return reference
-
-
 def declare_audit(
-    model: BackendSpec, option: bool | str, rows: TextRows, session: Session, runtime: core.Runtime
+    model: BackendSpec, reference: ModelSpec, rows: TextRows, session: Session, runtime: core.Runtime
 ) -> Step:
-    """Declare the audit of generated texts."""
-    reference = choose_reference(model, option)
+    """Declare the audit of a model's texts by a reference model."""
 
     def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
         entry, chat = (storage.read_entry(inputs[name]) if name in inputs else None for name in ("texts", "chat"))
@@ -53,10 +38,9 @@ def declare_audit(
 
     inputs: dict[str, Input] = {"texts": rows.step, "reference": partial(digest_model, reference)}
     inputs |= {"chat": rows.chat} if rows.chat is not None else {}
-    return Step(
-        "audit", f"{model.title} against {reference.title}", "model", {"title": model.title, "size": FALSE_ALARM_RATE},
-        inputs, write, num_texts=rows.step.num_texts, num_tokens=rows.step.num_tokens, model=reference,
-    )  # fmt: skip
+    what, spec = f"{model.title} against {reference.title}", {"title": model.title, "size": FALSE_ALARM_RATE}
+    num_texts, num_tokens = rows.step.num_texts, rows.step.num_tokens
+    return Step("audit", what, "model", spec, inputs, write, num_texts, num_tokens, reference)
 
 
 def describe_audit(step: Step, executor: Executor) -> core.RunNote:

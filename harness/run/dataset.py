@@ -1,14 +1,15 @@
 """The first stage of a run: the task's examples, the human side, and the prompts as a chat model reads them."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from openended.harness import models
+from openended.harness import imported, models
 from openended.harness.core import (
     DataError,
     Example,
@@ -18,14 +19,14 @@ from openended.harness.core import (
     Stop,
     Task,
     Tokenizer,
+    UndefinedMetric,
     ask_once,
     canonicalize,
     mostly_lack_spaces,
 )
-from openended.harness.generation import PromptForm
+from openended.harness.run.request import RunRequest
 from openended.harness.run.session import Session
-from openended.harness.run.settings import RunModels, TextOptions
-from openended.harness.run.steps import File, Input, Inputs, Step, TextRows, has_tokens_of
+from openended.harness.run.steps import Executor, File, Input, Inputs, Step, TextRows, has_tokens_of
 from openended.harness.storage import Row, RowFile, read_examples, write_examples, write_in_order, write_rows
 
 EXAMPLES, SPARE_EXAMPLES = "examples.arrow", "spare.arrow"
@@ -34,6 +35,7 @@ REFERENCE_ROWS = "references.arrow"
 CHAT = "chat.arrow"
 WORDS_VERSION = 2  # increased when texts without a tokenizer are cut differently; enters their keys
 _NO_TOKENIZER = "none"  # replaces a tokenizer's digest if the rows are stored as text only
+_CHECKED_TEXTS = 20_000  # that a plan reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +59,21 @@ class Dataset:
     def prompts(self) -> File:
         return File(self.human, PROMPTS)
 
+    @property
+    def read_by_model(self) -> File:
+        """The prompts, or what the model under test reads in their place."""
+        return File(self.chat, CHAT) if self.chat is not None else self.prompts
+
     def limit_length(self, most: int | None, human: Path | None = None) -> models.LengthLimit:
         """Return the length limit of the texts of systems, in the unit in which the human texts of a folder are cut."""
         by_chars = human is not None and RowFile(human / HUMAN_ROWS).facts.get("unit") == "chars"
         return models.LengthLimit(most, by_chars, self.load_cutter())
 
 
-def declare_dataset(task: Task, texts: TextOptions, run_models: RunModels, session: Session) -> Dataset:
+def declare_dataset(request: RunRequest, session: Session) -> Dataset:
     """Declare the examples, the human side and the prompts in a chat template."""
-    tokenizer, tokens, chat_model = run_models.row_tokenizer, run_models.tokens, run_models.chat_model
+    task, texts, run_models = request.task, request.texts, request.models
+    tokenizer, tokens = run_models.row_tokenizer, run_models.tokens
     count, spare, length = texts.num_examples, texts.num_model_texts, texts.max_new_tokens
     cuts = run_models.cutting_tokenizer if task.needs_tokenizer() else None
     source: dict[str, Input] = {"source": task.fingerprint}
@@ -83,7 +91,8 @@ def declare_dataset(task: Task, texts: TextOptions, run_models: RunModels, sessi
 
         def write_human(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
             loaded, several = session.row_tokenizer(tokenizer), task.has_references()
-            return make_human(folder, inputs["examples"], loaded, length, load_cutter(), references=several)
+            limit = models.LengthLimit(length, False, load_cutter())
+            return make_human(folder, inputs["examples"], loaded, limit, references=several)
 
         options = {"task": canonicalize(task), "count": count, "more": more}
         examples = Step("examples", what, "human", options, source, write_examples)
@@ -99,14 +108,51 @@ def declare_dataset(task: Task, texts: TextOptions, run_models: RunModels, sessi
         number = 0 if left == "all" else left
         _, beyond = declare(f"{task.name} beyond the ceiling", count + spare, left, number, may_lack=True)
         other = TextRows("other human", beyond, SPARE_ROWS, tokenizer)
-    is_asked = chat_model is not None or texts.prompting is not None
-    chat = _declare_chat(chat_model, texts.prompting, tokenizer, examples, session) if is_asked else None
+    chat = _declare_chat(request, examples, session)
     human_rows = TextRows("human", human, HUMAN_ROWS, tokenizer, chat)
     return Dataset(
         tokenizer, units, load_cutter, examples, human, chat,
         human_rows=human_rows, spare_rows=TextRows("more human", human, SPARE_ROWS, tokenizer),
         reference_rows=replace(human_rows, file=REFERENCE_ROWS) if task.has_references() else None, other_rows=other,
     )  # fmt: skip
+
+
+def check_dataset(request: RunRequest, dataset: Dataset, executor: Executor) -> None:
+    """Check what depends on the examples, before any text is generated; a plan knows them if they are cached."""
+    texts, judgments, generator = request.texts, request.judgments, request.generator
+    ids = executor.read_rows(dataset.human_rows.rows).ids
+    num_human = len(ids) or texts.num_planned
+    num_model = texts.num_planned if generator is None else num_human * texts.samples
+    has_counts = num_human and num_model  # else all texts of a file, which is not read yet
+    for metric in request.metrics if has_counts else ():
+        if reason := metric.explain_too_few(num_human, num_model):
+            raise SpecError(f"metric.{metric.name}.{reason}")
+    if ids and judgments is not None and judgments.options.path is not None:
+        for reader in judgments.readers:
+            with suppress(UndefinedMetric):
+                judged, player = judgments.read_player(reader)
+                judged.check_examples(player, ids)
+    if generator is not None:
+        longest = int(executor.read_rows(dataset.read_by_model).prompt_ids.lengths.max(initial=0))
+        context = None
+        with suppress(DataError):  # a plan without the model, as was noted
+            context = generator.model.context_length()
+        generator.decoder.check_context_length(context, generator.length, longest)
+    if executor.plan_only:
+        _check_user_files(request, dataset, executor)
+
+
+def _check_user_files(request: RunRequest, dataset: Dataset, executor: Executor) -> None:
+    """Read the start of the user's own files for a plan: what is wrong in them is said before the run."""
+    task, texts = request.task, request.texts
+    is_readable = task.reads_own_file and not task.needs_tokenizer()
+    is_cached = executor.state(dataset.examples).entry is not None
+    if executor.find(task.fingerprint) and not is_cached and is_readable:
+        used = texts.num_planned + texts.num_model_texts or _CHECKED_TEXTS
+        deque(islice(task.examples(None, Counter()), min(used, _CHECKED_TEXTS)), maxlen=0)
+    path = Path(str(texts.generations))
+    if texts.generations is not None and task.paired and path.is_file():
+        deque(islice(imported.read_texts(path, texts.selection), _CHECKED_TEXTS), maxlen=0)
 
 
 def make_examples(
@@ -157,13 +203,11 @@ def name_tokenizer(spec: models.ModelSpec | None) -> Input:
 
 
 def make_human(
-    folder: Path, examples: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None,
-    cutting_tokenizer: Tokenizer | None = None, *, references: bool = False,
-) -> Mapping[str, Any]:  # fmt: skip
+    folder: Path, examples: Path, tokenizer: Tokenizer | None, limit: models.LengthLimit, *, references: bool = False
+) -> Mapping[str, Any]:
     """Write the prompts, and the human continuations cut to the length that the model may use."""
     humans = (example.human for example in read_examples(examples / EXAMPLES))
-    by_chars = tokenizer is None and mostly_lack_spaces(humans)
-    limit = models.LengthLimit(max_new_tokens, by_chars, cutting_tokenizer)
+    limit = replace(limit, by_chars=tokenizer is None and mostly_lack_spaces(humans))
 
     def rows(file: Path) -> Iterator[Row]:
         return (build_human_row(e, tokenizer, limit) for e in read_examples(file))
@@ -172,11 +216,12 @@ def make_human(
     count = write_rows(folder / HUMAN_ROWS, rows(examples / EXAMPLES), facts=unit)
     spare = write_rows(folder / SPARE_ROWS, rows(examples / SPARE_EXAMPLES), facts=unit)
     if references:
-        write_rows(folder / REFERENCE_ROWS, (
+        several = (
             build_human_row(replace(e, human=text), tokenizer, limit, sample)
             for e in read_examples(examples / EXAMPLES)
             for sample, text in enumerate(cast("list[str]", e.meta.get("references", [e.human])))
-        ))  # fmt: skip
+        )
+        write_rows(folder / REFERENCE_ROWS, several)
     human_rows = RowFile(folder / HUMAN_ROWS)
     write_rows(
         folder / PROMPTS, (_make_prompt_row(r.generation.example_id, r.prompt, r.prompt_ids) for r in human_rows)
@@ -211,14 +256,15 @@ def _make_prompt_row(example_id: str, prompt: str, prompt_ids: tuple[int, ...]) 
     return Row(prompt, prompt_ids, Generation(example_id, 0, "", (), "length", float("nan")))
 
 
-def _declare_chat(
-    chat_model: models.ModelSpec | None, prompting: PromptForm | None, tokenizer: models.ModelSpec | None,
-    examples: Step, session: Session,
-) -> Step:  # fmt: skip
+def _declare_chat(request: RunRequest, examples: Step, session: Session) -> Step | None:
     """Declare the prompts as the model under test reads them: asked in a certain form, in its chat template, or both.
 
-    Only that model reads them, in generating and in what is teacher-forced; scorer and embedder read the prompts.
+    None where it reads them as they are. Only that model reads them, in generating and in what is teacher-forced;
+    scorer and embedder read the prompts.
     """
+    chat_model, prompting, tokenizer = request.models.chat_model, request.texts.prompting, request.models.row_tokenizer
+    if chat_model is None and prompting is None:
+        return None
 
     def ask(example: Example) -> models.Turns:
         if prompting is None:

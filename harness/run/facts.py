@@ -9,7 +9,7 @@ from openended.harness import core, imported
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, digest_encoding
 from openended.harness.run.dataset import HUMAN_ROWS, REFERENCE_ROWS
 from openended.harness.run.settings import JudgmentOptions, RunModels, TextOptions, read_preset
-from openended.harness.run.steps import Executor, File, TextRows, has_tokens_of
+from openended.harness.run.steps import Executor, TextRows, has_tokens_of
 from openended.harness.storage import RowFile
 
 _SHORT = 6  # hexadecimal digits of a digest in a signature, for people
@@ -58,10 +58,8 @@ def collect_facts(
         out["tokens"] = "words" if counter is None else f"model@{digest_encoding(counter)[:_SHORT]}"
     if "icu" in roles:
         out["tokens"] = core.describe_icu()
-    n_human, n_model = (
-        executor.read_artifact(rows.rows, lambda path: str(len(RowFile(path))), "?") for rows in (human, model)
-    )
-    out["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else n_model
+    n_human, n_model = (len(RowFile(executor.locate(rows))) for rows in (human, model))
+    out["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else str(n_model)
     path = options.judgments.path
     if "judgments" in roles and path is not None and path.is_file():
         out["judgments"] = f"{path.name}@{core.digest_file(path)[:_SHORT]}"
@@ -80,16 +78,16 @@ def collect_facts(
     length, cutter = options.texts.max_new_tokens, run_models.cutting_tokenizer
     unit = "words" if cutter is None else f"tokens@{digest_encoding(cutter)[:_SHORT]}"
     out["length"] = f"{length} {unit}" if length is not None else "None"
-    if tested is not None and any(map(reads_q, needs)):
+    if tested is not None and any(need.reads_q for need in needs):
         out["min_new_tokens"] = str(options.texts.least_length)  # Q gives the end of text no probability before
     if tested is not None and tested.signature_note:
         out["model"] = tested.signature_note  # values from unchecked servers get their own column
     if options.thinking not in (None, "drop"):  # else the answers, as of models that do not reason
         out["thinking"] = str(options.thinking)
     out["task"] = task.name
-    out["texts"] = executor.read_artifact(File(human.step, HUMAN_ROWS), digest_texts, "?")[:_SHORT]
+    out["texts"] = digest_texts(executor.get(human.step).path / HUMAN_ROWS)[:_SHORT]
     if human.file == REFERENCE_ROWS:
-        out["references"] = executor.read_artifact(human.rows, digest_texts, "?")[:_SHORT]
+        out["references"] = digest_texts(executor.locate(human))[:_SHORT]
     return out
 
 
@@ -106,11 +104,6 @@ def is_out_of_domain(spec: BackendSpec | EmbedderSpec, task: core.Task) -> bool:
 def counts_tokens(metric: core.Metric) -> bool:
     """Return whether a metric needs only the scorer's tokenizer, so that another tokenizer can replace it."""
     return {need.kind for need in metric.needs() if need.by == "scorer"} == {"tokens"}
-
-
-def reads_q(need: core.Need) -> bool:
-    """Say whether a feature is about the distribution that the decoder samples from."""
-    return need.kind in ("next_token", "q_entropy") or (need.kind == "token_nll" and need.by == "model")
 
 
 def _name_model(spec: BackendSpec | EmbedderSpec) -> str:
@@ -137,12 +130,11 @@ def _digest_corpus_texts(path: Path, content: str) -> str:  # noqa: ARG001 - par
     return core.digest(imported.load_corpus(path))
 
 
-def describe_token_ids(
-    metric: core.Metric, source: TextRows, run_models: RunModels, executor: Executor, *, is_imported: bool
-) -> str | None:
+def describe_token_ids(options: FactOptions, metric: core.Metric, source: TextRows, executor: Executor) -> str | None:
     """Say whether a metric reads ids of a sample file, or re-tokenizes a text; None if neither or by an option."""
-    ids = executor.read_artifact(source.rows, lambda path: RowFile(path).facts.get("ids"), None)
-    embedder, specs = run_models.embedder, set[ModelSpec | None]()
+    ids = RowFile(executor.locate(source)).facts.get("ids")
+    run_models, specs = options.models, set[ModelSpec | None]()
+    embedder, is_imported = run_models.embedder, options.texts.generations is not None
     for need in metric.needs():
         always = {name for name, value in need.options if value} & {"retokenize", "without_end"}
         if need.kind in ("tokens", "token_nll", "token_rank", "gradients") and need.by == "scorer" and not always:

@@ -11,16 +11,17 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import core, imported, models, storage
-from openended.harness.decoders import Decoder, QDecoder
+from openended.harness.decoders import QDecoder
 from openended.harness.run.dataset import CHAT, SPARE_ROWS
 from openended.harness.run.read import NLL, RANK, ScoringOptions, TextPass, TextReader
-from openended.harness.run.settings import MODEL_UNDER_TEST, RunModels, TextOptions
+from openended.harness.run.request import Generator, RunRequest
+from openended.harness.run.settings import MODEL_UNDER_TEST
 from openended.harness.run.steps import Executor, File, Input, Inputs, Step, TextRows, digest_model, has_tokens_of
 from openended.harness.storage import RowFile
 
@@ -50,11 +51,13 @@ class LazyFeature:
 class FeatureTable:
     """The features of a run's sources (human, model and ceiling texts), declared once each."""
 
-    def __init__(self, run_models: RunModels, texts: TextOptions, runtime: core.Runtime, executor: Executor) -> None:
-        self.models = run_models
-        self.texts = texts
+    def __init__(self, request: RunRequest, executor: Executor) -> None:
+        self.models = request.models
+        self.texts = request.texts
+        self.generator = request.generator
+        """Whose Q is measured; `resolve_decoder` sets what the decoder needs of the human side."""
         self.executor = executor
-        self.reader = TextReader(executor.session, runtime)
+        self.reader = TextReader(executor.session, request.runtime)
         self._features: dict[tuple[TextRows, core.Need], LazyFeature | str] = {}
         """(source, need) → the feature, or why it does not exist for this source."""
 
@@ -83,8 +86,8 @@ class FeatureTable:
         key = core.digest([source.role, str(rows), contents])
         return self.executor.session.read_side(key, load)
 
-    def declare(self, requests: Sequence[tuple[TextRows, Sequence[core.Need]]], decoder: Decoder | None) -> list[Step]:
-        """Declare all needed features of each source; `decoder` is the resolved one whose Q is measured."""
+    def declare(self, requests: Sequence[tuple[TextRows, Sequence[core.Need]]]) -> list[Step]:
+        """Declare all needed features of each source."""
         if self.models.features:  # also where no metric asks for vectors
             self._check_user_vectors([source for source, _ in requests])
         missing: dict[TextRows, dict[core.Need, None]] = defaultdict(dict)
@@ -97,7 +100,7 @@ class FeatureTable:
                 continue
             declared: Mapping[core.Need, LazyFeature | str]
             try:
-                declared = self._declare_feature(source, need, tuple(missing[source]), decoder)
+                declared = self._declare_feature(source, need, tuple(missing[source]))
             except core.UndefinedMetric as err:
                 declared = {need: str(err)}
             self._features |= {(source, each): of for each, of in declared.items()}
@@ -107,25 +110,24 @@ class FeatureTable:
         return steps
 
     def resolve_decoder(
-        self, decoder: Decoder, human: TextRows, metrics: Iterable[core.Metric]
-    ) -> tuple[Decoder, Step | None]:
-        """Return a decoder with the number of the human side that it needs, or the step that a plan waits for.
+        self, generator: Generator, human: TextRows, metrics: Iterable[core.Metric]
+    ) -> tuple[Generator, Step | None]:
+        """Return a generator whose decoder has the number of the human side that it needs, or what a plan waits for.
 
         What the metrics read of the human side is computed with it, so that no model passes over it twice.
         """
-        if not decoder.needs_human_ppl:
-            return decoder, None
+        if not generator.decoder.needs_human_ppl:
+            return generator, None
         needs = [need for metric in metrics for need in metric.text_needs() if need.by != "model"]  # not under its Q
         alike = [need for need in needs if need.kind in ("token_nll", "embeddings")]
-        steps = self.declare([(human, (_FOR_DECODER, *alike))], None)
+        steps = self.declare([(human, (_FOR_DECODER, *alike))])
+        self._get_feature(human, _FOR_DECODER)  # raises where the model cannot score
         self.executor.run(*steps)
-        nll = self._get_feature(human, _FOR_DECODER)
-
-        def resolve(path: Path) -> Decoder:
-            return decoder.resolve(compute_perplexity(nll.load(path, path)))
-
-        resolved = self.executor.read_artifact(cast("File", nll.content), resolve, decoder)
-        return resolved, steps[0] if resolved.needs_human_ppl else None
+        if (entry := self.executor.state(steps[0]).entry) is None:
+            return generator, steps[0]
+        human_ppl = compute_perplexity(storage.load_ragged(entry.path, NLL))
+        self.generator = replace(generator, decoder=generator.decoder.resolve(human_ppl))
+        return self.generator, None
 
     def _get_feature(self, source: TextRows, need: core.Need) -> LazyFeature:
         feature = self._features[source, need]
@@ -134,7 +136,7 @@ class FeatureTable:
         return feature
 
     def _declare_feature(
-        self, source: TextRows, need: core.Need, needs: Sequence[core.Need], decoder: Decoder | None
+        self, source: TextRows, need: core.Need, needs: Sequence[core.Need]
     ) -> dict[core.Need, LazyFeature]:
         """Return the feature, and others that the same pass gives."""
         if need.kind == "token_rank" or (need.kind == "token_nll" and need.by != "model"):
@@ -143,7 +145,7 @@ class FeatureTable:
             return {need: self._declare_embeddings(source, need)}
         declare = {"tokens": self._declare_tokens, "gradients": self._declare_gradients}.get(need.kind)
         if need.kind in ("next_token", "q_entropy", "token_nll"):
-            declare = partial(self._declare_q, decoder=decoder)
+            declare = self._declare_q
         return {need: declare(source, need) if declare is not None else self._find_stored(source, need)}
 
     def _find_stored(self, source: TextRows, need: core.Need) -> LazyFeature:
@@ -153,12 +155,10 @@ class FeatureTable:
             return LazyFeature(partial(imported.digest_corpus, path), lambda *_: imported.load_corpus(path))
         if need.kind == "classifier":
             model = models.ModelSpec(path=str(dict(need.options)["path"]))
-            device = self.reader.runtime.device
-
-            def load_classifier(*_: Path) -> Callable[..., NDArray[np.bool_]]:
-                return partial(models.finetune_classifier, model, models.pick_device(device))
-
-            return LazyFeature(partial(digest_model, model), load_classifier)
+            pick = partial(models.pick_device, self.reader.runtime.device)
+            return LazyFeature(
+                partial(digest_model, model), lambda *_: partial(models.finetune_classifier, model, pick())
+            )
         if need.kind == "texts":
             return LazyFeature(source.rows, lambda path, _: list(RowFile(path).iterate_texts(need.scope)))
         if need.kind == "stops":
@@ -240,9 +240,9 @@ class FeatureTable:
         wide: dict[str, int] = {}
         for source in sources:
             path = self.models.vector_files["model" if source.role == "model" else "human"]
-            load = partial(self._read_user_vectors(source).load, path)
-            vectors = self.executor.read_artifact(source.rows, load, None) if path.is_file() else None
-            wide |= {source.role: vectors.shape[1]} if vectors is not None else {}
+            entry = self.executor.state(source.step).entry
+            if entry is not None and path.is_file():
+                wide[source.role] = self._read_user_vectors(source).load(path, entry.path / source.file).shape[1]
         if len(set(wide.values())) > 1:
             got = ", ".join(f"{width} ({role})" for role, width in wide.items())
             raise core.DataError(f"features: expected vectors of the same number of dimensions, got {got}")
@@ -256,11 +256,8 @@ class FeatureTable:
         vectors = core.Need("embeddings", by="embedder", scope=_WHOLE)
         embedder = self.models.embedder if not (options.changed_options or self.models.features) else None
         embedder = embedder if embedder is not None and self._joins_pass(embedder, spec) else None
-        wants_vectors = vectors in needs and (source, vectors) not in self._features
-        text_pass = self._make_pass(
-            source, spec, options, losses=True, ranks=rank in (need, *needs),
-            embedder=embedder if wants_vectors else None,
-        )  # fmt: skip
+        joined = embedder if vectors in needs and (source, vectors) not in self._features else None
+        text_pass = self._make_pass(source, spec, options, losses=True, ranks=rank in (need, *needs), embedder=joined)
         wider = [replace(text_pass, ranks=True)]
         if embedder is not None:
             wider += [replace(text_pass, embedder=embedder), replace(text_pass, embedder=embedder, ranks=True)]
@@ -279,22 +276,21 @@ class FeatureTable:
         spec, further = self._choose_model(need), dict(need.options)
         size = int(further.pop("size") or 0)
         options = ScoringOptions.from_need(replace(need, options=tuple(further.items())))
-        stored_ids = has_ids_for(source, spec.tokenizer_spec(), options)
-        write = partial(
-            self.reader.sketch_gradients, spec=spec, options=options, size=size, stored_ids=stored_ids,
-            title=f"gradients of {source.title}",
-        )  # fmt: skip
-        facts = {**options.facts(), "stored_ids": stored_ids, "size": size}
+        text_pass = self._make_pass(source, spec, options)
+        title = f"gradients of {source.title}"
+        write = partial(self.reader.sketch_gradients, text_pass=text_pass, size=size, title=title)
+        facts = {**options.facts(), "stored_ids": text_pass.stored_ids, "size": size}
         inputs = {"scorer": partial(digest_model, spec), **_get_chat(source, spec)}
         step = _make_step(source, "gradients", options.title + self._name_model(spec), facts, inputs, write, spec)
         return LazyFeature(step, lambda path, _: storage.load_array(path / storage.VECTORS))
 
-    def _declare_q(self, source: TextRows, need: core.Need, decoder: Decoder | None) -> LazyFeature:
+    def _declare_q(self, source: TextRows, need: core.Need) -> LazyFeature:
         """Declare the statistics of the decoder's Q on a source, or the token NLL under Q."""
-        model, least = self.models.model, self.texts.least_length
+        generator, least = self.generator, self.texts.least_length
         self._refuse_answers(source)
-        if model is None or decoder is None:
+        if generator is None:
             raise core.UndefinedMetric("needs the generating model and its decoder; these texts come from a file")
+        model, decoder = generator.model, generator.decoder
         if not isinstance(decoder, QDecoder):
             raise core.UndefinedMetric(decoder.no_q_reason)
         if (is_entropy := need.kind == "q_entropy") and source.role != "model":
@@ -302,10 +298,8 @@ class FeatureTable:
         with suppress(core.DataError):  # the model is missing, as its digest says
             if reason := model.cannot("q_entropy" if is_entropy else "q_statistics", decoder):
                 raise core.UndefinedMetric(reason)
-        write = partial(
-            self.reader.write_q, spec=model, decoder=decoder, min_new_tokens=least, title=f"read Q on {source.title}",
-            entropy=is_entropy,
-        )  # fmt: skip
+        title = f"read Q on {source.title}"
+        write = partial(self.reader.write_q, generator=generator, least=least, title=title, entropy=is_entropy)
 
         def load_negative_log(path: Path, _: Path) -> core.Ragged:
             q = storage.load_next_token(path)
@@ -366,9 +360,7 @@ class FeatureTable:
 
     def _refuse_answers(self, source: TextRows) -> None:
         """Refuse what the model thinks of its answers alone: it drew them after its reasoning."""
-        thinking = self.executor.read_artifact(
-            source.rows, lambda path: RowFile(path).facts.get("thinking", "keep"), "keep"
-        )
+        thinking = self.executor.read_rows(source.rows).facts.get("thinking", "keep")
         if thinking != "keep":
             raise core.UndefinedMetric(
                 f"the model reasoned before its answers (thinking={thinking}); set thinking=keep"
@@ -381,7 +373,7 @@ def compute_perplexity(nll: core.Ragged) -> float:
 
 
 def _find_stage(need: core.Need) -> int:
-    kind = "q_nll" if need.kind == "token_nll" and need.by == "model" else need.kind
+    kind = "q_nll" if need.kind == "token_nll" and need.reads_q else need.kind
     return next(number for number, kinds in enumerate(_STAGES) if kind in kinds)
 
 

@@ -12,7 +12,7 @@ from openended.harness.decoders import Decoder
 from openended.harness.models import BackendSpec, ModelSize
 from openended.harness.run.run_record import Outcome
 from openended.harness.run.settings import RunModels, Settings
-from openended.harness.run.steps import Step
+from openended.harness.run.steps import Step, digest_model
 from openended.harness.storage import MANIFEST
 
 MOST = 2000  # entries of a stage that are read
@@ -181,7 +181,7 @@ class Rates:
 def _digest_model(spec: BackendSpec) -> str:
     """Return the digest of a model's identity; empty if it is not here."""
     try:
-        return core.digest(spec.identity())
+        return digest_model(spec)
     except core.HarnessError:
         return ""
 

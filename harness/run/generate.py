@@ -12,12 +12,13 @@ from typing import Any
 
 from openended.harness import core, storage
 from openended.harness.core import Generation, SpecError, Tokenizer, canonicalize, show_progress
-from openended.harness.decoders import Decoder, GenerationRequest, Prompt
+from openended.harness.decoders import GenerationRequest, Prompt
 from openended.harness.generation import PromptForm
 from openended.harness.models import Backend, BackendSpec, LengthLimit, cut_continuation, tokenize_continuation
 from openended.harness.run.dataset import CHAT, Dataset, build_cut_row, digest_template, read_conversations
+from openended.harness.run.request import Generator, RunRequest
 from openended.harness.run.session import Session
-from openended.harness.run.settings import BUNDLED_DATA, TextOptions
+from openended.harness.run.settings import BUNDLED_DATA
 from openended.harness.run.steps import SHARED, File, Input, Inputs, Step, TextRows, digest_model
 
 log = logging.getLogger(__name__)
@@ -26,20 +27,19 @@ DATA, REPLIES_FILE = "data.arrow", "replies.arrow"
 _ENGLISH = BUNDLED_DATA / "creative.txt"  # a text that is equal for all runs, for the ratio of two tokenizers
 _COMMON_TAGS = r"think>|THINK\]|<\|channel"  # without a chat template; with one, the tags of all families are searched
 _MARGIN, _MOST_TIMES = 1.25, 8  # more tokens than by the ratio, and at most so many times the length
+Cut = Callable[[storage.Row], storage.Row | None]
+"""Cuts a generated row; returns none of one that is too short yet."""
 
 
 def declare_generation(
-    model: BackendSpec, decoder: Decoder, texts: TextOptions, task: core.Task, dataset: Dataset, session: Session,
-    runtime: core.Runtime, human_scores: Input = None,
-) -> TextRows:  # fmt: skip
+    request: RunRequest, generator: Generator, dataset: Dataset, session: Session, human_scores: Input = None
+) -> TextRows:
     """Declare the texts of the model under test; a decoder that needs a number of the human side waits for its scores.
 
     `human_scores` are these scores where a plan does not know the number yet.
     """
-    length, chat, prompting = texts.reply_length, dataset.chat, texts.prompting
-    if length is None:
-        raise SpecError("max_new_tokens: expected a value when the harness generates")
-    lists = prompting is not None and prompting.lists
+    model, decoder, length = generator.model, generator.decoder, generator.length
+    task, texts, chat, prompting = request.task, request.texts, dataset.chat, request.texts.prompting
     spec: dict[str, Any] = {
         "dtype": model.dtype,
         "decoder": canonicalize(decoder),
@@ -52,13 +52,13 @@ def declare_generation(
         spec["continue_after_end"] = True
     if prompting is not None:
         answers = {"samples": texts.samples, "most": texts.max_new_tokens}
-        spec["prompting"] = [canonicalize(prompting), answers if lists else None]
+        spec["prompting"] = [canonicalize(prompting), answers if texts.lists_answers else None]
     inputs: dict[str, Input] = {"prompts": dataset.prompts, "model": partial(digest_model, model), **dataset.units}
     inputs |= {name: partial(digest_model, companion) for name, companion in decoder.companions().items()}
     inputs |= {"human scores": human_scores} if human_scores is not None else {}
     reader = model.tokenizer_spec() if model.chat_template else None
     talks = prompting is None and model.reads_messages and task.has_conversations()
-    if lists and model.thinking != "drop":
+    if texts.lists_answers and model.thinking != "drop":
         raise SpecError(
             f"model.thinking={model.thinking}: answers are read from the reply; expected drop, or prompting=direct"
         )
@@ -69,19 +69,17 @@ def declare_generation(
         inputs["chat"] = File(chat, CHAT)
         inputs |= {"template": partial(digest_template, reader)} if reader is not None else {}
     inputs |= {"examples": dataset.examples} if talks else {}
-    inputs |= {"human": dataset.human} if lists else {}  # says in which unit texts are cut
-    maker = TextMaker(model, decoder, texts, dataset, session, runtime)
+    inputs |= {"human": dataset.human} if texts.lists_answers else {}  # says in which unit texts are cut
+    maker = TextMaker(request, generator, dataset, session)
     what, count = f"{model.title} {decoder.title}", texts.num_planned * texts.replies
-    step = Step(
-        "generate", what, "model", spec, inputs, maker.write, num_texts=count, num_tokens=count * length, model=model,
-        shares_rows=True,
-    )  # fmt: skip
+    sizes = count, count * length
+    step = Step("generate", what, "model", spec, inputs, maker.write, *sizes, model, shares_rows=True)
     return TextRows("model", step, DATA, dataset.tokenizer, chat)
 
 
-def may_reason(model: BackendSpec, path: Path) -> bool:
+def may_reason(model: BackendSpec, rows: storage.RowFile) -> bool:
     """Return whether generated texts may hold reasoning: those of a chat, or with a common tag of it."""
-    rows, chats = storage.RowFile(path), bool(model.chat_template) or model.reads_messages
+    chats = bool(rows.ids) and (bool(model.chat_template) or model.reads_messages)
     return chats or rows.has_reasoning or any(rows.matches(column, _COMMON_TAGS) for column in ("prompt", "text"))
 
 
@@ -89,87 +87,119 @@ def may_reason(model: BackendSpec, path: Path) -> bool:
 class TextMaker:
     """Makes the step of the texts of the model under test."""
 
-    model: BackendSpec
-    decoder: Decoder
-    texts: TextOptions
+    request: RunRequest
+    generator: Generator
     dataset: Dataset
     session: Session
-    runtime: core.Runtime
 
     def write(self, folder: Path, inputs: Inputs) -> Mapping[str, Any]:
         """Write all texts, of which those are generated that no run has finished, and the answers that replies list."""
-        prompting, samples = self.texts.prompting, self.texts.samples
-        path = folder / (REPLIES_FILE if prompting is not None and prompting.lists else DATA)
-        prompts, seconds = storage.RowFile(inputs["prompts"]), self.runtime.flush_seconds
-        blocks = storage.RowBlocks(inputs[SHARED], prompts, self.texts.replies, seconds, path.name)
+        texts, runtime, model = self.request.texts, self.request.runtime, self.generator.model
+        prompting = texts.prompting
+        path = folder / (REPLIES_FILE if texts.lists_answers else DATA)
+        prompts = storage.RowFile(inputs["prompts"])
+        blocks = storage.RowBlocks(inputs[SHARED], prompts, texts.replies, runtime.flush_seconds, path.name)
         blocks.read()
         parts, reused = blocks.parts, blocks.count["tokens"]
         if missing := blocks.list_missing():
-            lm = self.session.model(self.model, self.runtime)
+            lm = self.session.model(model, runtime)
             blocks.begin(self._describe_part(lm))
             self._generate(lm, _make_prompts(missing, inputs), blocks)
             newest = self._describe_part(lm)
-            changes = dict.fromkeys(filter(None, (self.model.explain_change(part, newest) for part in parts)))
+            changes = dict.fromkeys(filter(None, (model.explain_change(part, newest) for part in parts)))
             parts = [*parts, newest | ({"faults": [*changes, *newest.get("faults", ())]} if changes else {})]
             for change in changes:
                 log.error("%s", core.RunNote("fault", (change,)))
         blocks.join(path)
-        facts = {**storage.merge_parts(parts), **blocks.count, "samples": self.texts.replies, "reused_tokens": reused}
+        facts = {**storage.merge_parts(parts), **blocks.count, "samples": texts.replies, "reused_tokens": reused}
         if prompting is None or not prompting.lists:
             return facts
-        replies: Iterable[storage.Row] = storage.RowFile(path)
-        if may_reason(self.model, path):
+        return facts | {"replies": blocks.count["n"]} | self._write_answers(folder, prompting, inputs)
+
+    def _write_answers(self, folder: Path, prompting: PromptForm, inputs: Inputs) -> dict[str, Any]:
+        """Write the answers that replies list as texts of their prompts; return their number, and what was lost.
+
+        A prompt with fewer texts than `samples` is left out, so that all have as many.
+        """
+        texts, model, rows = self.request.texts, self.generator.model, storage.RowFile(folder / REPLIES_FILE)
+        replies: Iterable[storage.Row] = rows
+        if may_reason(model, rows):
             from openended.harness.run.answers import drop_reasoning
 
-            replies = drop_reasoning(self.model, path, inputs.get("chat"))
-        seed = self.texts.seed if self.decoder.stochastic else 0
+            replies = drop_reasoning(model, rows, inputs.get("chat"))
+        samples, seed = texts.samples, texts.seed if self.generator.decoder.stochastic else 0
         tokenizer = self.session.row_tokenizer(self.dataset.tokenizer)
-        limit = self.dataset.limit_length(self.texts.max_new_tokens, inputs["human"])
-        count, note = write_answers(folder, replies, prompting, samples, seed, limit, tokenizer)
+        limit = self.dataset.limit_length(texts.max_new_tokens, inputs["human"])
+        failures, left_out = Counter[str](), f"prompts with fewer than {samples} answers, left out"
+
+        def make_rows() -> Iterator[storage.Row]:
+            for example, group in groupby(replies, key=lambda reply: reply.generation.example_id):
+                answers: list[str] = []
+                for reply in group:
+                    listed = prompting.read_reply(reply.generation.text, reply.generation.stop == "length", failures)
+                    answers += prompting.choose_texts(listed, seed, example, reply.generation.sample)
+                if len(answers) < samples:
+                    failures[left_out] += 1
+                    continue
+                for at, text in enumerate(answers[:samples]):
+                    yield build_cut_row(reply, at, text, tokenizer, limit)
+
+        count = storage.write_rows(folder / DATA, make_rows())
+        lost = [f"{what}: {number:,}" for what, number in failures.items() if number] or ["every answer was read"]
+        if failures[left_out]:
+            lost.append(f"prompting.spare_replies={prompting.spare_replies + 1} asks each prompt once more")
+        note = f"prompting={prompting.form}: {count:,} texts; {'; '.join(lost)}"
         log.info("%s", note)
-        return facts | {"n": count, "replies": blocks.count["n"], "answers": note}
+        return {"n": count, "answers": note}
 
     def _describe_part(self, lm: Backend) -> dict[str, Any]:
-        return {"batch_size": self.runtime.batch_size, "device": str(lm.device), **lm.provenance()}
+        return {"batch_size": self.request.runtime.batch_size, "device": str(lm.device), **lm.provenance()}
 
     def _generate(self, lm: Backend, prompts: Sequence[Prompt], blocks: storage.RowBlocks) -> None:
-        texts, length, runtime, num_missing = self.texts, int(self.texts.reply_length or 0), self.runtime, len(prompts)
+        model, length, num_missing = self.generator.model, self.generator.length, len(prompts)
         tokenizer, limit = self.session.row_tokenizer(self.dataset.tokenizer), self.dataset.limit_length(length)
         lengths = [length]
         if limit.tokenizer is not None:
             longest_prompt = max(len(prompt.token_ids) for prompt in prompts)
-            context = self.model.context_length()
-            lengths = list_own_lengths(length, tokenizer, limit.tokenizer, context, longest_prompt)
+            lengths = list_own_lengths(length, tokenizer, limit.tokenizer, model.context_length(), longest_prompt)
         for own_length in lengths:  # texts that are too short in the other tokens: once more
-            is_last, is_full = own_length == lengths[-1], texts.least_length == length
-            request = GenerationRequest(
-                prompts=prompts, decoder=self.decoder, seed=texts.seed, max_new_tokens=own_length,
-                min_new_tokens=own_length if is_full else min(texts.least_length, own_length),
-                continue_after_end=texts.continue_after_end, batch_size=runtime.batch_size,
-                companions=self.session.load_companions(self.decoder, runtime),
-            )  # fmt: skip
-            make_row = partial(
-                _make_row,
-                blocks=blocks,
-                # A model without a tokenizer writes texts alone.
-                recode=tokenizer if lm.tokenizer is None else None,
-                # The text of a server may be encoded again, to a few tokens more than it wrote.
-                longest=own_length if self.model.describe_service() is None else None,
-            )
+            is_last = own_length == lengths[-1]
             cut = partial(cut_generation, tokenizer, limit, is_last=is_last)
-            add = partial(_add_texts, blocks=blocks, make_row=make_row, cut=cut)
-            total = blocks.count["tokens"] + len(prompts) * own_length
-            with show_progress(self.decoder.title, total, unit="tokens", enabled=runtime.progress) as advance:
-                advance(blocks.count["tokens"])
-                lm.generate(request, add, advance)
-            blocks.flush()
+            self._generate_once(lm, prompts, blocks, own_length, cut)
             left = set(blocks.list_missing())
             if left and is_last:
                 lost = f"{len(left)} of {num_missing} texts, the first of example {min(left)[0]}"
-                raise core.DataError(f"model {self.model.title}: its backend did not return {lost}")
+                raise core.DataError(f"model {model.title}: its backend did not return {lost}")
             prompts = [prompt for prompt in prompts if (prompt.example_id, prompt.sample) in left]
             if not prompts:
                 break
+
+    def _generate_once(
+        self, lm: Backend, prompts: Sequence[Prompt], blocks: storage.RowBlocks, length: int, cut: Cut
+    ) -> None:
+        """Add texts of at most `length` tokens to the blocks; those that `cut` returns none of are left out."""
+        texts, runtime, decoder = self.request.texts, self.request.runtime, self.generator.decoder
+        # A model without a tokenizer writes texts alone.
+        recode = self.session.row_tokenizer(self.dataset.tokenizer) if lm.tokenizer is None else None
+        # The text of a server may be encoded again, to a few tokens more than it wrote.
+        longest = length if self.generator.model.describe_service() is None else None
+        is_full = texts.least_length == self.generator.length
+        request = GenerationRequest(
+            prompts=prompts, decoder=decoder, seed=texts.seed, max_new_tokens=length,
+            min_new_tokens=length if is_full else min(texts.least_length, length),
+            continue_after_end=texts.continue_after_end, batch_size=runtime.batch_size,
+            companions=self.session.load_companions(decoder, runtime),
+        )  # fmt: skip
+
+        def add(generations: Sequence[Generation]) -> None:
+            rows = (cut(_make_row(generation, blocks, recode, longest)) for generation in generations)
+            blocks.add(row for row in rows if row is not None)
+
+        total = blocks.count["tokens"] + len(prompts) * length
+        with show_progress(decoder.title, total, unit="tokens", enabled=runtime.progress) as advance:
+            advance(blocks.count["tokens"])
+            lm.generate(request, add, advance)
+        blocks.flush()
 
 
 def _make_prompts(missing: Sequence[tuple[str, int]], inputs: Inputs) -> list[Prompt]:
@@ -181,16 +211,8 @@ def _make_prompts(missing: Sequence[tuple[str, int]], inputs: Inputs) -> list[Pr
     return [replace(prompt, messages=turns[prompt.example_id]) for prompt in prompts] if turns else prompts
 
 
-def _add_texts(
-    generations: Sequence[Generation], *, blocks: storage.RowBlocks, make_row: Callable[[Generation], storage.Row],
-    cut: Callable[[storage.Row], storage.Row | None],
-) -> None:  # fmt: skip
-    """Add finished texts to the blocks; where `cut` returns none, the text is still missing."""
-    blocks.add(row for row in map(cut, map(make_row, generations)) if row is not None)
-
-
 def _make_row(
-    generation: Generation, *, blocks: storage.RowBlocks, recode: Tokenizer | None, longest: int | None
+    generation: Generation, blocks: storage.RowBlocks, recode: Tokenizer | None, longest: int | None
 ) -> storage.Row:
     """Return a generated text with its prompt; `recode` makes token ids in place of those of the model."""
     prompt, count = blocks.find_prompt(generation.example_id), len(generation.token_ids)
@@ -232,38 +254,3 @@ def cut_generation(
     if is_cut:
         return replace(row, generation=replace(text, text=short, token_ids=ids, stop="length", log_prob=math.nan))
     return row if text.stop == "eos" or is_last else None
-
-
-def write_answers(
-    folder: Path,
-    replies: Iterable[storage.Row],
-    prompting: PromptForm,
-    samples: int,
-    seed: int,
-    limit: LengthLimit,
-    tokenizer: Tokenizer | None,
-) -> tuple[int, str]:
-    """Write the answers that replies list as texts of their prompts; return their number, and what was lost.
-
-    A prompt with fewer texts than `samples` is left out, so that all have as many.
-    """
-    failures, left_out = Counter[str](), f"prompts with fewer than {samples} answers, left out"
-
-    def make_rows() -> Iterator[storage.Row]:
-        for example, group in groupby(replies, key=lambda reply: reply.generation.example_id):
-            answers: list[str] = []
-            for reply in group:
-                listed = prompting.read_reply(reply.generation.text, reply.generation.stop == "length", failures)
-                answers += prompting.choose_texts(listed, seed, example, reply.generation.sample)
-            if len(answers) >= samples:
-                yield from (
-                    build_cut_row(reply, at, text, tokenizer, limit) for at, text in enumerate(answers[:samples])
-                )
-            else:
-                failures[left_out] += 1
-
-    count = storage.write_rows(folder / DATA, make_rows())
-    lost = [f"{what}: {number:,}" for what, number in failures.items() if number] or ["every answer was read"]
-    if failures[left_out]:
-        lost.append(f"prompting.spare_replies={prompting.spare_replies + 1} asks each prompt once more")
-    return count, f"prompting={prompting.form}: {count:,} texts; {'; '.join(lost)}"

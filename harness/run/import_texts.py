@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness import imported
-from openended.harness.core import DataError, Json, SpecError, Task, Tokenizer, digest, mostly_lack_spaces, split_words
+from openended.harness.core import DataError, Json, SpecError, Tokenizer, digest, mostly_lack_spaces, split_words
+from openended.harness.imported import Perturbation
 from openended.harness.run.dataset import HUMAN_ROWS, PROMPTS, SPARE_ROWS, Dataset, build_cut_row, describe_words
 from openended.harness.run.generate import DATA
+from openended.harness.run.request import RunRequest
 from openended.harness.run.session import Session
-from openended.harness.run.settings import TextOptions
 from openended.harness.run.steps import Input, Inputs, Step, TextRows
 from openended.harness.storage import Row, RowFile, write_in_order, write_rows
 
@@ -23,37 +24,33 @@ MakeRows = Callable[[Tokenizer | None, Inputs], tuple[Iterable[Row], str]]
 """Tokenizer of the rows, inputs → rows, and a note for the reader of a table; imported rows have notes of their own."""
 
 
-def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: Session) -> TextRows:
+def declare_import(request: RunRequest, dataset: Dataset, session: Session) -> TextRows:
     """Declare the texts that `generations` names, as the system under test."""
+    options, task = request.texts, request.task
     name, length, seed = str(options.generations), options.max_new_tokens, options.seed
     naive, perturbation = imported.parse_naive_system(name), imported.parse_perturbation(name)
     inputs: dict[str, Input] = dict(dataset.units)
     what = name
-    make_rows: MakeRows = partial(_retrieve_texts, options, task, dataset)
+    words = describe_words(dataset.tokenizer, length is not None)
+    make_rows: MakeRows = partial(_retrieve_texts, request, dataset)
     spec: Any
     if perturbation is not None:
-        make_rows = partial(_perturb_texts, options, task, perturbation, dataset)
-        spec = {
-            "perturbation": [perturbation.kind, perturbation.percent],
-            "seed": seed,
-            "version": PERTURBATION_VERSION,
-        }
-        spec |= {"max_new_tokens": length} | describe_words(dataset.tokenizer, length is not None)
+        make_rows = partial(_perturb_texts, request, perturbation, dataset)
+        spec = {"perturbation": [perturbation.kind, perturbation.percent], "seed": seed}
+        spec |= {"version": PERTURBATION_VERSION, "max_new_tokens": length, **words}
         if source := imported.digest_source(perturbation):
             inputs["source"] = source
     elif naive is not None and naive.kind == "retrieval":
-        spec = {"naive": ["retrieval", None], "max_new_tokens": length, "version": NAIVE_VERSION}
-        spec |= describe_words(dataset.tokenizer, length is not None)
+        spec = {"naive": ["retrieval", None], "max_new_tokens": length, "version": NAIVE_VERSION, **words}
         inputs["file"] = task.fingerprint
     elif naive is not None:
-        make_rows = partial(_make_naive_texts, options, task, naive)
+        make_rows = partial(_make_naive_texts, request, naive)
         spec = {"naive": [naive.kind, naive.number], "seed": seed, "version": NAIVE_VERSION}
         spec |= describe_words(dataset.tokenizer, is_cut=True)
     else:
-        what, spec, inputs["file"], make_rows = _declare_file(options, task, dataset)
+        what, spec, inputs["file"], make_rows = _declare_file(request, dataset)
     # The human texts also say in which unit texts are cut that have no tokenizer.
-    is_cut_like_human = bool(describe_words(dataset.tokenizer, length is not None))
-    if naive is not None or perturbation is not None or not is_unpaired(options, task) or is_cut_like_human:
+    if naive is not None or perturbation is not None or not is_unpaired(request) or words:
         inputs["human"] = dataset.human
 
     def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
@@ -81,16 +78,17 @@ def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: 
     return TextRows("model", step, DATA, dataset.tokenizer)
 
 
-def is_unpaired(options: TextOptions, task: Task) -> bool:
+def is_unpaired(request: RunRequest) -> bool:
     """Return whether the texts of a file belong to no examples."""
-    return not task.paired and task.open_bundled_system(str(options.generations)) is None
+    return not request.task.paired and request.task.open_bundled_system(str(request.texts.generations)) is None
 
 
-def _declare_file(options: TextOptions, task: Task, dataset: Dataset) -> tuple[str, Any, Any, MakeRows]:
+def _declare_file(request: RunRequest, dataset: Dataset) -> tuple[str, Any, Any, MakeRows]:
     """Return name, spec, digest and import of the texts of a file, or of a system that the task itself holds."""
+    task, options = request.task, request.texts
     name, length, selection = str(options.generations), options.max_new_tokens, options.selection
     most = None if options.num_examples == "all" else options.num_examples
-    load_system, unpaired = task.open_bundled_system(name), is_unpaired(options, task)
+    load_system, unpaired = task.open_bundled_system(name), is_unpaired(request)
     source = None if load_system else _find_file(name)
     path = source or Path(name)
 
@@ -128,9 +126,10 @@ def _find_file(name: str) -> Path | None:
 
 
 def _make_naive_texts(
-    options: TextOptions, task: Task, system: imported.NaiveSystem, tokenizer: Tokenizer | None, inputs: Inputs
+    request: RunRequest, system: imported.NaiveSystem, tokenizer: Tokenizer | None, inputs: Inputs
 ) -> tuple[Iterable[Row], str]:
     """Return the texts of a naive system, one for each example, from human texts that are not compared."""
+    options, task = request.texts, request.task
     rows, spare = (RowFile(inputs["human"] / name) for name in (HUMAN_ROWS, SPARE_ROWS))
     if not len(spare):
         raise SpecError(
@@ -152,9 +151,10 @@ def _make_naive_texts(
 
 
 def _retrieve_texts(
-    options: TextOptions, task: Task, dataset: Dataset, tokenizer: Tokenizer | None, inputs: Inputs
+    request: RunRequest, dataset: Dataset, tokenizer: Tokenizer | None, inputs: Inputs
 ) -> tuple[Iterable[Row], str]:
     """Return for each prompt the human text of the most similar other prompt of the task."""
+    options, task = request.texts, request.task
     name, rows = str(options.generations), RowFile(inputs["human"] / HUMAN_ROWS)
     compared = set(rows.ids)
     rest = [
@@ -172,14 +172,10 @@ def _retrieve_texts(
 
 
 def _perturb_texts(
-    options: TextOptions,
-    task: Task,
-    perturbation: imported.Perturbation,
-    dataset: Dataset,
-    tokenizer: Tokenizer | None,
-    inputs: Inputs,
+    request: RunRequest, perturbation: Perturbation, dataset: Dataset, tokenizer: Tokenizer | None, inputs: Inputs
 ) -> tuple[Iterable[Row], str]:
     """Return perturbed human texts: those that are not compared, with their prompts; cut as generated ones."""
+    options, task = request.texts, request.task
     rows = list(RowFile(inputs["human"] / SPARE_ROWS))
     needed = len(RowFile(inputs["human"] / HUMAN_ROWS))
     if len(rows) < needed:

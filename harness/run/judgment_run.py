@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness import core
-from openended.harness.run.axes import collect_axes
 from openended.harness.run.facts import describe_columns
 from openended.harness.run.measure import compute_metric, describe_result
 from openended.harness.run.players import JudgmentSource
@@ -38,7 +37,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         )
     executor = Executor(session, plan_only=settings.plan_only)
     sha = judgments.digest()
-    steps: dict[core.Metric, Step] = {}
+    results: list[core.MetricResult] = []
     for metric in settings.metrics:
         if not isinstance(metric, core.JudgmentMetric):
             raise core.UndefinedMetric(f"{metric.name} needs texts, not judgments")
@@ -56,12 +55,11 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         executor.run(step)
         if reason := executor.reasons.get(step):
             raise core.UndefinedMetric(f"{path.name}: {metric.name} has no value: {reason}")
-        steps[metric] = step
+        if not settings.plan_only:
+            entry = executor.get(step)
+            results.append(describe_result("model", metric, load_result(entry.path), entry.name))
     if settings.plan_only:
         return Outcome(settings.outputs_dir, 0, tuple(executor.plan))
-    entries = {metric: executor.get(step) for metric, step in steps.items()}
-    results = [describe_result("model", m, load_result(e.path), e.name) for m, e in entries.items()]
     alone = replace(settings, decoder=None, models=RunModels(model=None, scorer=None, embedder=None))
-    axes = collect_axes(alone, fingerprint=sha)
-    folder = write_record(alone, executor, results, axes=axes, task=sha, notes=(), overrides=overrides)
+    folder = write_record(alone, executor, results, overrides, task=sha)
     return Outcome(folder, executor.num_computed, tuple(executor.plan))

@@ -1,11 +1,12 @@
-"""The measure stage: every metric over the features of both sides."""
+"""The texts of a run and what is measured of them: every metric over the features of both sides."""
 
 import inspect
 import logging
 import math
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from numbers import Real
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from openended.harness import core
-from openended.harness.run.dataset import REFERENCE_ROWS
+from openended.harness.models import ModelSpec
+from openended.harness.run.dataset import REFERENCE_ROWS, Dataset
 from openended.harness.run.facts import FactOptions, collect_facts, describe_token_ids
 from openended.harness.run.features import FeatureTable
+from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Executor, Input, Inputs, Step, StepFailedError, TextRows
 from openended.harness.storage import RowFile, load_result, save_result
 from openended.metrics.families import TwoSample
@@ -65,11 +68,76 @@ class Measurement:
             except core.UndefinedMetric as err:
                 reason = str(err)
         facts = collect_facts(options, self.metric, self.human, self.model, executor)
-        counts = [
-            executor.read_artifact(rows.rows, lambda path: len(RowFile(path)), 0) for rows in (self.human, self.model)
-        ]
+        counts = [len(RowFile(executor.locate(rows))) for rows in (self.human, self.model)]
         result = _build_undefined_result(self.metric, facts, counts, reason, status)
         return describe_result(self.system, self.metric, result, None)
+
+
+@dataclass(frozen=True, slots=True)
+class RunTexts:
+    """The texts of a run."""
+
+    settings: Settings  # resolved: nothing of the decoder and the metrics is left to be measured
+    judgments: "JudgmentSource | None"  # None where no metric reads judgments
+    dataset: Dataset
+    model_rows: TextRows
+    features: FeatureTable  # has what the decoder needed of the human side
+    audit: Step | None = None  # of the texts, where `audit=true` asks for it
+
+    @property
+    def human_rows(self) -> TextRows:
+        return self.dataset.human_rows
+
+    @property
+    def executor(self) -> Executor:
+        return self.features.executor
+
+    @property
+    def path(self) -> Path:
+        return self.executor.locate(self.model_rows)
+
+    def list_measurements(self, metric: core.Metric) -> Iterator[Measurement]:
+        """Yield the values of a metric that are in the record; of one that cannot be computed, the reason.
+
+        A metric of two sides depends on their sizes, so that the ceiling has as many texts as the system.
+        """
+        task, read, human = self.settings.task, self.executor.read_rows, self.find_human_rows(metric)
+        of_model = Measurement(metric, "model", self.human_rows, self.model_rows)
+        if metric.needs_prompts and not task.prompted:
+            yield replace(of_model, reason="not defined without prompts")
+            return
+        if not task.has_human() and metric.sides != "one":
+            yield replace(of_model, reason=f"task {task.name} has no human side{task.no_human}")
+            return
+        if metric.sides == "one" and task.has_human():
+            per_prompt = self.count_per_prompt() if human is not self.human_rows else 0
+            yield Measurement(metric, "human", human, human, texts_per_prompt=per_prompt)
+        needed = len(read(self.model_rows.rows, max(self.settings.texts.num_model_texts, 1)))
+        if metric.sides == "two" and metric.ceiling:  # in place of a human value
+            spare = self.dataset.spare_rows
+            have = len(read(spare.rows, needed))
+            lack = f"it needs {needed} further human texts, as many as a system has; {have} were left"
+            missing = replace(of_model, system="ceiling", reason=f"no human–human reference: {lack}")
+            yield Measurement(metric, "ceiling", human, spare) if have == needed else missing
+        yield replace(of_model, human=human) if needed else replace(of_model, reason="there are no texts")
+
+    def find_human_rows(self, metric: core.Metric) -> TextRows:
+        """Return the human texts that a metric reads: several of each prompt where it compares them."""
+        references = self.dataset.reference_rows
+        return references if references is not None and metric.least_samples > 1 else self.human_rows
+
+    def list_further_human(self) -> list[TextRows]:
+        """List the human texts of other prompts that differences between systems are computed against."""
+        other = self.dataset.other_rows
+        both = (self.dataset.spare_rows, other) if other is not None else ()
+        return [rows for rows in both if len(self.executor.read_rows(rows.rows))]
+
+    def count_per_prompt(self) -> int:
+        """Return how many texts the system has of a prompt; of a file's, most have so many."""
+        if self.settings.texts.generations is None:
+            return self.settings.texts.samples
+        counts = Counter(Counter(self.executor.read_rows(self.model_rows.rows).ids).values())
+        return counts.most_common(1)[0][0] if counts else 0
 
 
 def describe_result(
@@ -110,7 +178,12 @@ class MeasureStage:
             needs_file = len(metric.text_needs()) < len(metric.needs())
             if needs_file and self.judgments is not None and isinstance(metric, core.ReadsFile):
                 judged, player = self.judgments.read_player(metric, human=system == core.HUMAN)
-            inputs = self._list_inputs(metric, human, model)
+            sides = self._list_sides(metric, human, model)
+            inputs: dict[str, Input] = {}
+            if needs_file and self.judgments is not None:
+                inputs["judgments"] = self.judgments.digest
+            for name, rows in sides.items():
+                inputs |= self.features.list_inputs(name, rows, metric.text_needs())
         except core.UndefinedMetric as err:
             return replace(measurement, reason=str(err))
 
@@ -123,8 +196,7 @@ class MeasureStage:
                 "facts": collect_facts(self.options, metric, human, model, executor),
                 "system": "model" if system == core.HUMAN else system,  # the same texts as a system: one artifact
             }
-            is_imported = self.options.texts.generations is not None
-            if ids := describe_token_ids(metric, model, self.options.models, executor, is_imported=is_imported):
+            if ids := describe_token_ids(self.options, metric, model, executor):
                 spec["ids"] = ids
             if judged is not None:
                 spec["player"] = player
@@ -138,13 +210,13 @@ class MeasureStage:
 
         def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
             spec = build_spec()
-            features, notes = self._load_features(metric, human, model, spec["facts"], inputs), list[str]()
+            features, notes = self._load_features(metric, sides, spec["facts"], inputs), list[str]()
             features = replace(features, texts_per_prompt=texts_per_prompt)
             if judged is not None and isinstance(metric, core.ReadsFile):
                 data = {need: judged for need in metric.needs() if need.kind == "judgments"}
                 parts = {name: getattr(features, name) for name in ("human", "model", "references")}
-                sides = {n: replace(side, data={**side.data, **data}) for n, side in parts.items() if side is not None}
-                features = replace(features, **{**sides, "model": replace(sides["model"], system=player)})
+                parts = {n: replace(side, data={**side.data, **data}) for n, side in parts.items() if side is not None}
+                features = replace(features, **{**parts, "model": replace(parts["model"], system=player)})
                 if core.HUMAN not in judged.players:
                     features = replace(features, references=None)
             if isinstance(metric, TwoSample):
@@ -168,40 +240,30 @@ class MeasureStage:
             return save_result(folder, replace(result, notes=(*result.notes, *notes, *id_notes)))
 
         what = f"{metric.name} {system}"
-        step = Step("measure", what, system, build_spec, inputs, write, metric=metric.name)
+        reads = human.step, model.step
+        step = Step("measure", what, system, build_spec, inputs, write, metric=metric.name, reads=reads)
         return replace(measurement, step=step)
 
-    def _list_inputs(self, metric: core.Metric, human: TextRows, model: TextRows) -> dict[str, Input]:
-        needs = metric.text_needs()
-        inputs: dict[str, Input] = {}
-        if self.judgments is not None and len(needs) < len(metric.needs()):
-            inputs["judgments"] = self.judgments.digest
-        if metric.sides != "one" or _reads_references(metric, human):
-            inputs |= self.features.list_inputs("human", human, needs)
-        if metric.sides != "human":
-            inputs |= self.features.list_inputs("model", model, needs)
-        for number, other in enumerate(self.others if metric.reads_grid else ()):
-            inputs |= self.features.list_inputs(f"other {number}", other, needs)
-        return inputs
+    def _list_sides(self, metric: core.Metric, human: TextRows, model: TextRows) -> dict[str, TextRows]:
+        """Return the rows that a metric reads, by the name of their side in the inputs of its step."""
+        sides = {"human": human} if metric.sides != "one" or _reads_references(metric, human) else {}
+        sides |= {"model": model} if metric.sides != "human" else {}
+        return sides | {f"other {n}": other for n, other in enumerate(self.others if metric.reads_grid else ())}
 
     def _load_features(
-        self, metric: core.Metric, human: TextRows, model: TextRows, facts: Mapping[str, str], inputs: Inputs
+        self, metric: core.Metric, sides: Mapping[str, TextRows], facts: Mapping[str, str], inputs: Inputs
     ) -> core.Features:
-        """Load both sides; a metric of one side gets it as both."""
-        needs, load = metric.text_needs(), self.features.load_side
-        of_model = ("human", human) if metric.sides == "human" else ("model", model)
-        model_side = load(*of_model, needs, inputs)
-        human_side = model_side if metric.sides == "one" else load("human", human, needs, inputs)
-        references = load("human", human, needs, inputs) if _reads_references(metric, human) else None
-        systems = enumerate(self.others) if metric.reads_grid else ()
-        others = [load(f"other {number}", other, needs, inputs) for number, other in systems]
+        """Load the sides of a metric; one that reads one side gets it as both."""
+        loaded = {n: self.features.load_side(n, rows, metric.text_needs(), inputs) for n, rows in sides.items()}
         if not core.is_bundled(type(metric)):  # what a plug-in changes is seen by no other metric
-            copies: dict[int, core.Side] = {}
-            for side in (human_side, model_side, *others):
+            for name, side in loaded.items():
                 lists = {need: list(value) for need, value in side.data.items() if isinstance(value, list)}
-                copies[id(side)] = replace(side, data={**side.data, **lists})
-            human_side, model_side, *others = (copies[id(side)] for side in (human_side, model_side, *others))
-        return core.Features(human_side, model_side, facts, tuple(others), references)
+                loaded[name] = replace(side, data={**side.data, **lists})
+        model = loaded["model" if "model" in loaded else "human"]
+        human = model if metric.sides == "one" else loaded["human"]
+        has_references = "human" in sides and _reads_references(metric, sides["human"])
+        others = tuple(side for name, side in loaded.items() if name not in ("human", "model"))
+        return core.Features(human, model, facts, others, loaded["human"] if has_references else None)
 
 
 def _reads_references(metric: core.Metric, human: TextRows) -> bool:
@@ -217,6 +279,14 @@ def _digest_plugin(metric: core.Metric) -> str:
         return core.digest(inspect.getsource(sys.modules[type(metric).__module__]))
     except (KeyError, OSError, TypeError):  # a class that was typed at a prompt
         return ""
+
+
+def resolve_units(metrics: Sequence[core.Metric], counter: ModelSpec | None, human: RowFile) -> tuple[core.Metric, ...]:
+    """Return metrics that count tokens or characters where the option `unit` is `auto`."""
+    by_chars = counter is None and core.mostly_lack_spaces(human.each("text"))
+    unit = "chars" if by_chars else "tokens"
+    options: list[Any] = list(metrics)
+    return tuple(replace(m, unit=unit) if getattr(m, "unit", None) == "auto" else m for m in options)
 
 
 def compute_metric(metric: core.Metric, features: core.Features, plan: core.Plan) -> core.MetricResult:

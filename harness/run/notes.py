@@ -1,19 +1,15 @@
 """Notes of a run for the reader of a table."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from openended.harness import core, imported
 from openended.harness.models import BackendSpec, LengthLimit, ModelSpec, TextTokenizer
-from openended.harness.run.dataset import Dataset
 from openended.harness.run.facts import counts_tokens, is_out_of_domain
-from openended.harness.run.features import FeatureTable
+from openended.harness.run.measure import RunTexts
 from openended.harness.run.settings import RunModels
-from openended.harness.run.steps import Executor, TextRows
 from openended.harness.storage import RowFile
 
 _FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
@@ -21,13 +17,12 @@ _COPIED_SHARE = 0.9  # share of a system's texts that are human ones
 _LENGTH_GAP = 0.1  # medians that differ by more than this share of the human one are worth a note
 
 
-def list_notes(
-    task: core.Task, metrics: Sequence[core.Metric], name: str, dataset: Dataset, model_rows: TextRows,
-    features: FeatureTable,
-) -> list[core.RunNote]:  # fmt: skip
+def list_notes(texts: RunTexts) -> list[core.RunNote]:
     """Return the notes of a run: those of its texts, then those of its scoring models; log the warnings among them."""
-    texts, models, executor = features.texts, features.models, features.executor
-    sides = [RowFile(executor.locate(rows)) for rows in (dataset.human_rows, model_rows)]
+    settings, dataset, executor = texts.settings, texts.dataset, texts.executor
+    task, metrics, models, options = settings.task, settings.metrics, settings.models, settings.texts
+    name = options.system or options.generations or "the system"
+    sides = [RowFile(executor.locate(rows)) for rows in (texts.human_rows, texts.model_rows)]
     # The human row of a table says by itself how many texts it is based on.
     has_row = any(metric.sides == "one" and metric.direction == "match_human" for metric in metrics)
     few = warn_of_few_texts(name, *map(len, sides)) if not has_row else ""
@@ -35,7 +30,7 @@ def list_notes(
     if models.chat_model is not None:
         title = models.chat_model.title
         remarks.append(f"{title} read its prompts through its chat template; scorer and embedder read them without it")
-    meta = executor.get(model_rows.step).meta
+    meta = executor.get(texts.model_rows.step).meta
     remarks += [*meta.get("notes", ()), *filter(None, [meta.get("answers")])]
     empty = sum(not text.strip() for text in sides[0].each("text"))
     remarks += [f"{empty} of {len(sides[0])} human texts are empty"] if empty else []
@@ -45,7 +40,7 @@ def list_notes(
             f"median length {model:g} (human texts: {human:g}): most metrics depend on length; truncate both "
             "sides to one length (max_new_tokens)"
         )
-    has_file = texts.generations is not None and not imported.is_built_in_system(texts.generations)
+    has_file = options.generations is not None and not imported.is_built_in_system(options.generations)
     same = warn_of_human_texts(name, *sides) if has_file else None
     tokenizer = executor.session.row_tokenizer(dataset.tokenizer)
     special = None
@@ -61,13 +56,13 @@ def list_notes(
     unit, is_warning = describe_unit(metrics, models.counter, *sides)
     remarks += filter(None, [same, special, unit])
     # A table says of texts of one length that they have exactly so many tokens.
-    if texts.least_length and texts.generations is None and texts.least_length != texts.max_new_tokens:
-        least = texts.least_length
+    if options.least_length and options.generations is None and options.least_length != options.max_new_tokens:
+        least = options.least_length
         remarks.append(f"end-of-text is forbidden before token {least} (min_new_tokens={least})")
-    is_same_file = texts.generations == getattr(task, "path", None)  # the user named one file for both sides
+    is_same_file = options.generations == getattr(task, "path", None)  # the user named one file for both sides
     for warning in filter(None, (few, None if is_same_file else same, special, unit if is_warning else None)):
         executor.session.warn_once(warning, is_noted=True)
-    limit = dataset.limit_length(texts.max_new_tokens, executor.get(dataset.human).path)
+    limit = dataset.limit_length(options.max_new_tokens, executor.get(dataset.human).path)
     remarks += remark_on_counting(metrics, models, limit)
     return [
         *(core.RunNote("fault", (reason,)) for reason in meta.get("faults", ())),
@@ -164,20 +159,6 @@ def warn_of_few_texts(name: str, num_human: int, num_model: int) -> str:
         f"{num_model} text{'s' if num_model != 1 else ''} against {num_human} human text{'s' if num_human != 1 else ''}"
     )
     return f"{name}: {counts}: too few for reliable values; compare systems with similar numbers of texts"
-
-
-def resolve_units(
-    metrics: Sequence[core.Metric], counter: ModelSpec | None, human: TextRows, executor: Executor
-) -> tuple[core.Metric, ...]:
-    """Return metrics that count tokens or characters where the option `unit` is `auto`."""
-
-    def choose_unit(path: Path) -> str:
-        by_chars = counter is None and core.mostly_lack_spaces(RowFile(path).each("text"))
-        return "chars" if by_chars else "tokens"
-
-    unit = executor.read_artifact(human.rows, choose_unit, "auto")
-    options: list[Any] = list(metrics)
-    return tuple(replace(m, unit=unit) if getattr(m, "unit", None) == "auto" else m for m in options)
 
 
 def describe_unit(

@@ -16,6 +16,8 @@ class JudgmentSource:
     """The file of judgments of a run, and what its system is found by in it."""
 
     options: JudgmentOptions
+    readers: Sequence[core.ReadsFile]
+    """The metrics of the run that read judgments."""
     axes: Mapping[str, str]
     """Of the system; unlike those of a record, they need no file."""
     identify: Callable[[], str] = str
@@ -36,7 +38,8 @@ class JudgmentSource:
         def identify() -> str:
             return identify_texts(settings.describe(), collect_model_axes("model", model))
 
-        return cls(settings.judgments, {axis: _format(value) for axis, value in out.items()}, identify)
+        axes = {axis: _format(value) for axis, value in out.items()}
+        return cls(settings.judgments, settings.list_judging(), axes, identify)
 
     def digest(self) -> str:
         """Digest of the file, of how its columns are read, and of the names of the human text."""
@@ -89,17 +92,17 @@ class JudgmentSource:
         judged = self.read(metric)
         return judged, self.find_player(metric, judged, human=human)
 
-    def check(self, readers: Sequence[core.ReadsFile]) -> list[str]:
+    def check(self) -> list[str]:
         """Read the file for every metric that needs it; return which of them have no value, and why."""
         source, path = self.options.file, self.options.path
-        if source not in (None, NO_JUDGMENTS) and not readers:
+        if source not in (None, NO_JUDGMENTS) and not self.readers:
             able = [m.name for m in list_metrics_for_file(path, self.options.columns)] if path is not None else ["huse"]
             raise core.SpecError(
                 f"judgments={source}: no metric of this run reads judgments; "
                 f"add {' or '.join(able)} to metric=[…], or leave it out"
             )
         remarks: list[str] = []
-        for metric in readers:
+        for metric in self.readers:
             if source is None:
                 raise core.SpecError(
                     f"metric.{metric.name}: needs human judgments; add judgments=FILE, or leave it out of metric=[…]"
@@ -204,7 +207,7 @@ def check_players(grid: Iterable[Settings]) -> None:
         judgments = JudgmentSource.from_settings(settings)
         axes = {axis: value for axis, value in judgments.axes.items() if not axis.startswith("task.")}
         sources: set[tuple[str, ...]] = {("features.model", vectors["model"])} if vectors else set()
-        for metric in settings.list_judging() if path is not None and path.is_file() else ():
+        for metric in judgments.readers if path is not None and path.is_file() else ():
             try:
                 _, player = judgments.read_player(metric)
             except core.HarnessError:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from openended.harness import core, models, storage
 from openended.harness.decoders import QDecoder
+from openended.harness.run.request import Generator
 from openended.harness.run.session import Session
 from openended.harness.run.steps import SHARED, Inputs
 from openended.harness.storage import RowFile
@@ -128,7 +129,7 @@ class TextReader:
 
         Only where a row's result does not depend on its batch, so that the bits are those of a pass over all rows.
         """
-        prompts, continuations = self._read_ids(inputs, text_pass.model, text_pass.options, text_pass.stored_ids)
+        prompts, continuations = self._read_ids(inputs, text_pass)
         if not (text_pass.losses or text_pass.ranks) and text_pass.vector_scope == "continuation":
             prompts = core.Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
         identities, stored = _identify_ids(prompts, continuations), dict[bytes, tuple[int, int]]()
@@ -219,11 +220,10 @@ class TextReader:
         }
 
     def sketch_gradients(
-        self, folder: Path, inputs: Inputs, spec: models.BackendSpec, options: ScoringOptions, size: int,
-        stored_ids: bool, title: str,
-    ) -> Mapping[str, Any]:  # fmt: skip
-        lm = self.session.model(spec, self.runtime)
-        prompts, texts = self._read_ids(inputs, spec, options, stored_ids)
+        self, folder: Path, inputs: Inputs, text_pass: TextPass, size: int, title: str
+    ) -> Mapping[str, Any]:
+        lm = self.session.model(text_pass.model, self.runtime)
+        prompts, texts = self._read_ids(inputs, text_pass)
         with self._show_progress(title, len(texts), texts) as advance:
             request = models.GradientRequest(prompts=prompts, continuations=texts, size=size)
             sketches = lm.sketch_gradients(request, advance)
@@ -231,16 +231,16 @@ class TextReader:
         return {"n": len(sketches), "d": size, "device": str(lm.device), **lm.provenance()}
 
     def write_q(
-        self, folder: Path, inputs: Inputs, spec: models.BackendSpec, decoder: QDecoder, min_new_tokens: int,
-        title: str, *, entropy: bool,
-    ) -> Mapping[str, Any]:  # fmt: skip
+        self, folder: Path, inputs: Inputs, generator: Generator, least: int, title: str, *, entropy: bool
+    ) -> Mapping[str, Any]:
         """Write the statistics of a decoder's Q at every token of the rows, or its entropy."""
-        lm, rows = self.session.model(spec, self.runtime), RowFile(inputs["rows"])
+        lm, rows = self.session.model(generator.model, self.runtime), RowFile(inputs["rows"])
         total = len(rows.token_ids.values)
         with core.show_progress(title, total, unit="tokens", enabled=self.runtime.progress) as advance:
             request = models.QStatisticsRequest(
-                prompts=_read_prompt_ids(inputs, spec), continuations=rows.token_ids, decoders=[decoder],
-                min_new_tokens=min_new_tokens, batch_size=self._choose_batch(lm), entropy=entropy,
+                prompts=_read_prompt_ids(inputs, generator.model), continuations=rows.token_ids,
+                decoders=[cast("QDecoder", generator.decoder)], min_new_tokens=least, entropy=entropy,
+                batch_size=self._choose_batch(lm),
             )  # fmt: skip
             (stats,) = lm.q_statistics(request, advance)
         facts = {"device": str(lm.device), **lm.provenance()}
@@ -256,14 +256,13 @@ class TextReader:
     def _choose_batch(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
         return CPU_ROWS if model.device.type == "cpu" else self.runtime.feature_batch_size
 
-    def _read_ids(
-        self, inputs: Inputs, spec: models.BackendSpec, options: ScoringOptions, stored_ids: bool
-    ) -> tuple[core.Ragged, core.Ragged]:
+    def _read_ids(self, inputs: Inputs, text_pass: TextPass) -> tuple[core.Ragged, core.Ragged]:
         """Read token ids of prompts and continuations under a model's tokenizer; stored ids if it is the same one."""
+        spec, options = text_pass.model, text_pass.options
         rows, tokenizer_spec = RowFile(inputs["rows"]), spec.tokenizer_spec()
         if tokenizer_spec is None:
             raise core.SpecError(f"model {spec.title}: it has no tokenizer to score with")
-        if stored_ids:
+        if text_pass.stored_ids:
             return _read_prompt_ids(inputs, spec), rows.token_ids
         tokenizer = self.session.tokenizer(tokenizer_spec)
         return models.tokenize_pairs(tokenizer, rows.prompts, _iterate_continuations(rows, options, tokenizer))

@@ -27,6 +27,7 @@ from openended.harness.core import (
     to_json,
     write_text,
 )
+from openended.harness.run.axes import collect_axes
 from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Executor, StepState
 
@@ -47,17 +48,20 @@ class Outcome:
 
 
 def write_record(
-    settings: Settings, executor: Executor, results: Sequence[MetricResult], *, axes: dict[str, Json], task: str,
-    notes: Sequence[RunNote], overrides: Sequence[str], skipped: Mapping[str, int] | None = None,
+    settings: Settings, executor: Executor, results: Sequence[MetricResult], overrides: Sequence[str], *, task: str,
+    texts: str | None = None, notes: Sequence[RunNote] = (), skipped: Mapping[str, int] | None = None,
 ) -> Path:  # fmt: skip
-    """Write the run record into a folder of its name unless an equal one exists; return that folder."""
+    """Write the run record into a folder of its name unless an equal one exists; return that folder.
+
+    `task` is the digest of the task's data, `texts` that of the human side.
+    """
     runs, spec = settings.outputs_dir / "runs" / settings.experiment, settings.describe()
     key = digest({"spec": spec, "task": task})[:8]
     stamp = datetime.now(UTC)
     folder = runs / f"{stamp:%Y%m%dT%H%M%S}-{key}"
     record = storage.RunRecord(
-        created=stamp.isoformat(timespec="seconds"), spec=spec, axes=axes, titles=settings.titles,
-        overrides=tuple(overrides),
+        created=stamp.isoformat(timespec="seconds"), spec=spec, titles=settings.titles,
+        axes=collect_axes(settings, fingerprint=task, texts=texts), overrides=tuple(overrides),
         command=tuple(sys.argv), **storage.describe_environment(), inputs={"task": task, **executor.inputs},
         provenance=executor.provenance, timings=executor.timings, store="../../../store", notes=tuple(notes),
         skipped=skipped or {}, results=tuple(results),

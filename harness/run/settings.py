@@ -98,6 +98,11 @@ class TextOptions(_Part):
         return self.prompting.count_replies(self.samples) if self.prompting is not None else self.samples
 
     @property
+    def lists_answers(self) -> bool:
+        """Whether a reply of the model lists several answers; else it is one text."""
+        return self.prompting is not None and self.prompting.lists
+
+    @property
     def reply_length(self) -> int | None:
         """Tokens that a reply has at most."""
         length = self.max_new_tokens

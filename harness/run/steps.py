@@ -52,6 +52,8 @@ class Step:
     """Whether it reads the rows that other numbers of examples have made, from the input `SHARED`."""
     list_wider: Callable[[], Sequence["Step"]] = tuple
     """Returns steps whose artifacts have all of its files and more, and are as good where they are cached."""
+    reads: tuple["Step", ...] = ()
+    """Steps besides its inputs whose artifacts `spec` reads, and so must be there first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +169,10 @@ class Executor:
         for step in steps:
             self.state(step)
 
-    def read_artifact(self, source: Step | File, load: Callable[[Path], T], otherwise: T) -> T:
-        """Return what is read of an artifact; in a plan of an artifact that is not there, the other value."""
-        entry = self.state(source.step if isinstance(source, File) else source).entry
-        return otherwise if entry is None else load(_locate(source, entry))
+    def read_rows(self, file: File, planned: int = 1) -> storage.RowFile:
+        """Return the rows of a file; in a plan in which they are not there, as many as planned, without texts."""
+        entry = self.state(file.step).entry
+        return storage.RowFile(entry.path / file.name) if entry is not None else storage.PlannedRows(planned)
 
     def get(self, step: Step) -> storage.Entry:
         """Return the artifact of a step that was made.
@@ -208,7 +210,8 @@ class Executor:
                 digests[name] = digest
             if source is not None and source in self.reasons:
                 self.reasons[step] = self.reasons[source]
-        if len(digests) < len(step.inputs) or step in self.reasons:
+        are_read = all(self.state(source).entry is not None for source in step.reads)
+        if len(digests) < len(step.inputs) or step in self.reasons or not are_read:
             return None
         spec = step.spec if isinstance(step.spec, Mapping) else self.find(step.spec)
         if spec is None:

@@ -33,6 +33,7 @@ from .row_blocks import (
     share_rows as share_rows,
 )
 from .rows import (
+    PlannedRows as PlannedRows,
     Row as Row,
     RowFile as RowFile,
     read_examples as read_examples,

@@ -28,10 +28,8 @@ def read_git_state() -> dict[str, Json]:
 
     def git(*words: str) -> str | None:
         try:
-            done = subprocess.run(  # noqa: S603
-                ["git", "-C", str(here), *words],  # noqa: S607
-                capture_output=True, text=True, timeout=10, check=True,
-            )  # fmt: skip
+            command = ["git", "-C", str(here), *words]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
         except (OSError, subprocess.SubprocessError):
             return None
         return done.stdout.strip()

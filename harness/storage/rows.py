@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -28,6 +28,7 @@ class Row:
     generation: Generation
 
 
+_OF_GENERATION = tuple(each.name for each in fields(Generation))
 _IDS = pa.large_list(pa.field("item", pa.int32(), nullable=False))
 _COLUMNS = pa.schema([
     ("example_id", pa.string()), ("sample", pa.int32()), ("prompt", pa.string()), ("prompt_ids", _IDS),
@@ -43,12 +44,8 @@ def write_rows(path: Path, rows: Iterable[Row], *, facts: Json = None) -> int:
     """
 
     def record(row: Row) -> dict[str, Any]:
-        g = row.generation
-        return {
-            "example_id": g.example_id, "sample": g.sample, "prompt": row.prompt, "prompt_ids": list(row.prompt_ids),
-            "text": g.text, "token_ids": list(g.token_ids), "stop": g.stop, "log_prob": g.log_prob,
-            "reasoning": g.reasoning,
-        }  # fmt: skip
+        of_generation = {name: getattr(row.generation, name) for name in _OF_GENERATION}
+        return {"prompt": row.prompt, "prompt_ids": row.prompt_ids, **of_generation}
 
     return _write(path, _add_facts(_COLUMNS, facts), (record(row) for row in rows))
 
@@ -205,7 +202,7 @@ class RowFile:
 
     @property
     def has_reasoning(self) -> bool:
-        return bool(self._table["reasoning"].null_count < len(self))
+        return bool(self._table["reasoning"].null_count < self._table.num_rows)
 
     def matches(self, column: Literal["prompt", "text"], pattern: str) -> bool:
         """Return whether a pattern of RE2 is found in any row of a column."""
@@ -223,21 +220,36 @@ class RowFile:
         for batch in self._table.to_batches():
             for start in range(0, batch.num_rows, _CHUNK):
                 for r in batch.slice(start, _CHUNK).to_pylist():
-                    stop, score = r["stop"], r["log_prob"]
-                    g = Generation(
-                        r["example_id"], r["sample"], r["text"], tuple(r["token_ids"]), stop, score, r["reasoning"]
-                    )
-                    yield Row(r["prompt"], tuple(r["prompt_ids"]), g)
+                    of_generation = {name: r[name] for name in _OF_GENERATION} | {"token_ids": tuple(r["token_ids"])}
+                    yield Row(r["prompt"], tuple(r["prompt_ids"]), Generation(**of_generation))
 
     def _read_ragged(self, name: str) -> Ragged:
+        if self._table.num_rows == 0:
+            return Ragged(np.zeros(0, np.int32), np.zeros(1, np.int64))
         column = self._table[name].combine_chunks()
         if isinstance(column, pa.ChunkedArray):
-            column = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
-        if len(column) == 0:
-            return Ragged(np.zeros(0, np.int32), np.zeros(1, np.int64))
+            column = column.chunk(0)
         offsets = np.asarray(column.offsets, dtype=np.int64)
         values = column.values.to_numpy(zero_copy_only=False)[offsets[0] : offsets[-1]]
         return Ragged(values, offsets - offsets[0])
+
+
+class PlannedRows(RowFile):
+    """Rows that are still to be made: as many as are expected, none with a text."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        return pa.Table.from_batches([], _COLUMNS)
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {}
 
 
 def join_ragged(left: Ragged, right: Ragged) -> Ragged:

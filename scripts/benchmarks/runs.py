@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from openended.harness.core import Generation
+from openended.harness.models import LengthLimit
 from openended.harness.report import build_report
 from openended.harness.run import dataset as stages
 from openended.harness.storage.rows import Row, RowFile, write_rows
@@ -62,7 +63,7 @@ def _write_documents() -> dict[str, Any]:
 def _load_with_harness(data: dict[str, Any]) -> dict[str, int]:
     task = WebText(path=str(data["folder"] / "webtext.jsonl"), prompt_length=PROMPT, max_length=LONGEST)
     stages.make_examples(data["folder"] / "examples", task, data["tokenizer"], DOCUMENTS, 0)
-    stages.make_human(data["folder"] / "human", data["folder"] / "examples", data["tokenizer"], LONGEST)
+    stages.make_human(data["folder"] / "human", data["folder"] / "examples", data["tokenizer"], LengthLimit(LONGEST))
     rows = RowFile(data["folder"] / "human" / stages.HUMAN_ROWS)
     return {"prompts": sum(map(len, rows.prompts)), "tokens": len(rows.token_ids.values)}
 

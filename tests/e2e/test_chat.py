@@ -50,7 +50,7 @@ def made_of(made, session):
 
 
 def side_of(made, source, need):
-    made.executor.run(*made.features.declare([(source, (need,))], made.settings.decoder))
+    made.executor.run(*made.features.declare([(source, (need,))]))
     return small.load_side(made.features, source, need)
 
 

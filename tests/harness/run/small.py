@@ -5,10 +5,10 @@ from pathlib import Path
 
 from openended.harness.core import MetricResult, Need, Side
 from openended.harness.run import Session, Settings, run
-from openended.harness.run.checks import check_dataset, check_judgments, check_request
-from openended.harness.run.dataset import Dataset, declare_dataset
+from openended.harness.run.dataset import Dataset, check_dataset, declare_dataset
 from openended.harness.run.facts import FactOptions
 from openended.harness.run.features import FeatureTable
+from openended.harness.run.request import RunRequest, open_request
 from openended.harness.run.steps import Executor, Step, StepState, TextRows
 from openended.harness.storage import Entry, Recipe, RunRecord, read_record
 from openended.harness.storage.store import Store
@@ -42,14 +42,13 @@ def make_executor(folder: Path, *, plan_only: bool = False) -> Executor:
     return Executor(open_session(folder), plan_only=plan_only)
 
 
-def make_dataset(made: Settings, executor: Executor) -> Dataset:
+def make_dataset(made: Settings, executor: Executor) -> tuple[RunRequest, Dataset]:
     """Check a run and make or plan its dataset, as the pipeline does."""
-    judgments = check_judgments(made, executor)
-    check_request(made, executor)
-    dataset = declare_dataset(made.task, made.texts, made.models, executor.session)
+    request = open_request(made, executor)
+    dataset = declare_dataset(request, executor.session)
     executor.run(dataset.human)
-    check_dataset(dataset, judgments, made, executor)
-    return dataset
+    check_dataset(request, dataset, executor)
+    return request, dataset
 
 
 @dataclass(frozen=True)

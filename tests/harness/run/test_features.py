@@ -18,6 +18,7 @@ from openended.harness.run.features import FeatureTable
 from openended.harness.run.generate import DATA
 from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.run.read import ScoringOptions, TextPass, TextReader
+from openended.harness.run.request import Generator, open_request
 from openended.harness.run.steps import Executor, TextRows
 from openended.harness.storage import Entry, Row, RowFile, load_array, load_next_token, load_ragged, write_rows
 from tests.harness.run.small import (
@@ -135,7 +136,7 @@ def test_sides_are_shared_by_contents(tmp_path):
     for _ in range(2):
         executor = Executor(session, plan_only=False)
         texts = make_texts(made, executor)
-        executor.run(*texts.features.declare([(texts.human_rows, (need,))], texts.settings.decoder))
+        executor.run(*texts.features.declare([(texts.human_rows, (need,))]))
         sides.append(load_side(texts.features, texts.human_rows, need))
     assert sides[0] is sides[1]
     assert not sides[0][need].flags.owndata  # a memory map
@@ -145,12 +146,12 @@ def test_what_a_source_cannot_have_is_a_reason_and_an_unknown_option_is_refused(
     made = change_settings(settings(tmp_path, "decoder=beam", "metric=[zipf]"), embedder=None)
     texts = make_texts(made, make_executor(tmp_path))
     vectors, q = Need("embeddings", by="embedder"), Need("next_token", by="decoder")
-    assert texts.features.declare([(texts.human_rows, (vectors, q))], texts.settings.decoder) == []
+    assert texts.features.declare([(texts.human_rows, (vectors, q))]) == []
     for need, reason in ((vectors, "set embedder=gpt2-large"), (q, "beam")):
         check_error(UndefinedMetric, reason, load_side, texts.features, texts.human_rows, need)
     unknown = Need("token_nll", by="scorer", options=(("beta", 1),))
     with pytest.raises(SpecError, match="token_nll: no option beta"):
-        texts.features.declare([(texts.human_rows, (unknown,))], texts.settings.decoder)
+        texts.features.declare([(texts.human_rows, (unknown,))])
 
 
 @pytest.mark.slow
@@ -216,7 +217,8 @@ def make_table(tmp_path, executor):
 
     def make(**change: Any) -> FeatureTable:
         made = settings(tmp_path, "runtime.feature_batch_size=2", "runtime.progress=false", "runtime.device=cpu")
-        return FeatureTable(replace(made.models, **change), made.texts, made.runtime, executor)
+        request = open_request(made, executor)
+        return FeatureTable(replace(request, models=replace(request.models, **change)), executor)
 
     return make
 
@@ -242,7 +244,7 @@ def test_what_is_read_of_the_rows_themselves(source, executor, make_table):
     assert file.load_tokens("continuation")[0].tolist() == [3, 4, 5]
     assert file.load_tokens(WHOLE)[0].tolist() == [1, 2, 3, 4, 5]
     words = Need("tokens", by="words", scope=WHOLE)
-    assert features.declare([(rows, [words])], None) == []
+    assert features.declare([(rows, [words])]) == []
     assert [len(ids) for ids in load_side(features, rows, words)[words]] == [5, 6, 2]
     decoded = [tokenizer.decode(ids.tolist()) for ids in features.reader.tokenize(SPEC, path, TAIL)]
     assert decoded == [text for _, _, text in TEXTS]
@@ -268,7 +270,8 @@ def test_the_prompt_is_scored_and_embedded_where_the_scope_says_so(source, read)
 
 def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, source, executor, make_table):
     reader: TextReader = make_table().reader
-    facts = reader.write_q(tmp_path, {"rows": executor.locate(source())}, SPEC, Nucleus(p=0.9), 1, "", entropy=False)
+    generator = Generator(SPEC, Nucleus(p=0.9), 1, None)
+    facts = reader.write_q(tmp_path, {"rows": executor.locate(source())}, generator, 1, "", entropy=False)
     got = load_next_token(tmp_path)
     assert facts["n"] == 3
     prompts, tails = ragged([[1, 2]] * 3), ragged([[3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6, 7]])
@@ -334,7 +337,7 @@ def test_the_end_tokens_are_in_the_keys(tmp_path, source, make_table):
     found = []
     for spec in (SPEC, ModelSpec(path=str(tmp_path / "copy"))):
         features = make_table(scorer=spec)
-        features.declare([(rows, [need])], None)
+        features.declare([(rows, [need])])
         _, content = features.list_inputs("model", rows, [need]).values()
         found.append((features.executor.digest(content), load_side(features, rows, need).data[need].tolist()))
     assert found[0][0] != found[1][0]
@@ -345,7 +348,9 @@ def test_a_model_under_test_reads_its_chat_prompts_by_name(source, executor, mak
     chats, reader = replace(SPEC, chat_template=True), make_table().reader
     own = source(tokenizer=chats, chat=True)
     rows, chat = executor.locate(own), executor.get(own.chat).path / CHAT
-    prompts, texts = reader._read_ids({"rows": rows, "chat": chat}, chats, TAIL, stored_ids=True)
+    prompts, texts = reader._read_ids(
+        {"rows": rows, "chat": chat}, TextPass(model=chats, options=TAIL, stored_ids=True)
+    )
     assert [ids.tolist() for ids in prompts] == [[7, 8, 9], [8, 8, 9], [9, 8, 9]]
     assert texts.lengths.tolist() == [3, 4, 5]
 
@@ -372,7 +377,7 @@ def test_rows_of_user_vectors_follow_the_texts(tmp_path, with_vectors):
     for words, n in (((), (6, 5)), (("num_examples=2",), (2, 2))):
         texts = make_texts(with_vectors(*words), make_executor(tmp_path))
         rows = (texts.human_rows, texts.model_rows)
-        texts.features.declare([(each, (VECTORS,)) for each in rows], None)
+        texts.features.declare([(each, (VECTORS,)) for each in rows])
         for each, count in zip(rows, n, strict=True):
             rows_of_file = [[2 * i, 2 * i + 1] for i in range(count)]
             assert load_side(texts.features, each, VECTORS)[VECTORS].tolist() == rows_of_file
@@ -404,7 +409,7 @@ def test_vectors_that_do_not_fit_the_texts_are_refused(tmp_path, with_vectors, a
         np.save(tmp_path / "m.npy", array)
     texts = make_texts(with_vectors(), make_executor(tmp_path))
     with pytest.raises(DataError, match=message):
-        texts.features.declare([(texts.human_rows, needs), (texts.model_rows, needs)], None)
+        texts.features.declare([(texts.human_rows, needs), (texts.model_rows, needs)])
 
 
 def test_equal_texts_keep_their_own_vectors(tmp_path, with_vectors):
@@ -412,7 +417,7 @@ def test_equal_texts_keep_their_own_vectors(tmp_path, with_vectors):
     np.save(tmp_path / "m.npy", np.ones((6, 2)))
     texts = make_texts(with_vectors(), make_executor(tmp_path))
     rows = (texts.human_rows, texts.model_rows)
-    texts.features.declare([(each, (VECTORS,)) for each in rows], None)
+    texts.features.declare([(each, (VECTORS,)) for each in rows])
     sides = [load_side(texts.features, each, VECTORS)[VECTORS] for each in rows]
     assert [vectors[1].tolist() for vectors in sides] == [[2, 3], [1, 1]]
     assert not sides[0].flags.writeable

@@ -18,8 +18,8 @@ from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.core.spec import OUT_OF_DOMAIN, parse_signature
 from openended.harness.models import ModelSpec
 from openended.harness.run.facts import describe_token_ids
-from openended.harness.run.measure import Measurement, MeasureStage
-from openended.harness.run.pipeline import RunTexts, make_texts, run
+from openended.harness.run.measure import Measurement, MeasureStage, RunTexts
+from openended.harness.run.pipeline import make_texts, run
 from openended.harness.run.players import JudgmentSource
 from openended.harness.run.settings import JudgmentOptions, build_settings
 from openended.harness.run.steps import TextRows
@@ -91,7 +91,7 @@ def start(tmp_path: Path) -> Any:
         executor = make_executor(tmp_path, plan_only=plan_only)
         texts = make_texts(chosen, executor)
         sources = (texts.human_rows, texts.model_rows, texts.dataset.spare_rows)
-        executor.run(*texts.features.declare([(one, (Probe.need,)) for one in sources], texts.settings.decoder))
+        executor.run(*texts.features.declare([(one, (Probe.need,)) for one in sources]))
 
         def measure(metric, system="model", others=(), human=False, **change):
             changed = change_settings(chosen, **change)
@@ -253,10 +253,8 @@ def test_a_value_over_tokens_says_which_tokens(tmp_path, metric, ids, tokens, de
     executor = make_executor(tmp_path)
     step = make_finished_step(Entry("generate", "k", tmp_path, {}, {}), executor)
     source = TextRows("model", step, "data.arrow", tokens)
-    models = replace(settings(tmp_path).models, scorer=SCORER, embedder=None)
-    assert (
-        describe_token_ids(load_members("metric")[metric](), source, models, executor, is_imported=False) == description
-    )
+    options = fact_options(change_settings(settings(tmp_path), scorer=SCORER, embedder=None))
+    assert describe_token_ids(options, load_members("metric")[metric](), source, executor) == description
 
 
 def test_without_scoring_models_metrics_that_need_them_say_what_to_type(tmp_path):

@@ -21,7 +21,6 @@ from openended.harness.core import (
     temporary_files,
 )
 from openended.harness.run import plan, run, run_judgments, select_metrics_for_file
-from openended.harness.run.axes import collect_axes
 from openended.harness.run.measure import describe_result
 from openended.harness.run.run_record import write_explanations, write_record
 from openended.harness.storage import save_result, store as store_module
@@ -111,8 +110,7 @@ NOTES = (RunNote("remark", ("a note",)),)
 def test_a_run_that_says_the_same_is_recorded_once(tmp_path):
     def write(*, task: str = "t", **change: Any) -> Any:
         chosen, executor = change_settings(settings(tmp_path), **change), make_executor(tmp_path)
-        axes = collect_axes(chosen, fingerprint=task)
-        return write_record(chosen, executor, [], axes=axes, task=task, notes=NOTES, overrides=())
+        return write_record(chosen, executor, [], (), task=task, notes=NOTES)
 
     first = write()
     assert (read_record(first).notes, first.parent) == (NOTES, tmp_path / "out" / "runs" / "test")

@@ -49,7 +49,7 @@ def test_tokens_are_the_scorers_else_those_of_the_model_else_words(tmp_path):
     assert unscored.models.counter.path == "bundled:docs-s"
     words = change_settings(unscored, generations="perturbation:none", model=None, decoder=None)
     assert words.models.counter is None
-    assert make_dataset(words, make_executor(tmp_path, plan_only=True)).tokenizer is None
+    assert make_dataset(words, make_executor(tmp_path, plan_only=True))[1].tokenizer is None
 
 
 def test_settings_touch_no_file_and_a_digest_says_what_is_missing(tmp_path):

@@ -16,13 +16,13 @@ from openended.harness.imported import digest_corpus, load_corpus
 from openended.harness.models import ModelSpec
 from openended.harness.report.build import build_report
 from openended.harness.run import import_texts
-from openended.harness.run.checks import check_start_token
 from openended.harness.run.dataset import Dataset
 from openended.harness.run.features import compute_perplexity
 from openended.harness.run.generate import declare_generation
-from openended.harness.run.pipeline import RunTexts, make_texts, plan, run
+from openended.harness.run.measure import RunTexts
+from openended.harness.run.pipeline import make_texts, plan, run
+from openended.harness.run.request import RunRequest, check_start_token
 from openended.harness.run.session import Session
-from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Executor, Step, digest_model
 from openended.harness.storage import RowFile, RunRecord, read_record
 from tests.harness.run.small import Made, make_dataset, make_executor, measured, open_session, settings
@@ -32,27 +32,27 @@ from tests.lazy import torch
 SMALL = ("metric=[zipf]", "num_examples=3", "max_new_tokens=4", "runtime.progress=false")
 
 
-def start(folder: Path, *words: str, plan_only: bool = False) -> tuple[Settings, Executor, Dataset]:
-    chosen, executor = settings(folder, *SMALL, *words), make_executor(folder, plan_only=plan_only)
-    return chosen, executor, make_dataset(chosen, executor)
+def start(folder: Path, *words: str, plan_only: bool = False) -> tuple[Executor, RunRequest, Dataset]:
+    executor = make_executor(folder, plan_only=plan_only)
+    return executor, *make_dataset(settings(folder, *SMALL, *words), executor)
 
 
-def generate(chosen: Settings, executor: Executor, dataset: Dataset, decoder: Any) -> Made:
-    options = (chosen.texts, chosen.task, dataset, executor.session, chosen.runtime)
+def generate(executor: Executor, request: RunRequest, dataset: Dataset, **change: Any) -> Made:
+    generator: Any = request.generator
+    decoder = replace(generator.decoder, **change)
     waits = Step("read", "", "human", {}, {"rows": None}, lambda *_: {}) if decoder.needs_human_ppl else None
-    rows = declare_generation(chosen.models.model, decoder, *options, human_scores=waits)
+    rows = declare_generation(request, replace(generator, decoder=decoder), dataset, executor.session, waits)
     executor.run(rows.step)
     return Made(rows, executor)
 
 
 def generated(folder: Path, *words: str) -> Made:
-    chosen, executor, dataset = start(folder, *words)
-    return generate(chosen, executor, dataset, chosen.decoder)
+    return generate(*start(folder, *words))
 
 
 def imported(folder: Path, *words: str, plan_only: bool = False) -> Made:
-    chosen, executor, dataset = start(folder, *words, plan_only=plan_only)
-    rows = import_texts.declare_import(chosen.texts, chosen.task, dataset, executor.session)
+    executor, request, dataset = start(folder, *words, plan_only=plan_only)
+    rows = import_texts.declare_import(request, dataset, executor.session)
     executor.run(rows.step)
     return Made(rows, executor)
 
@@ -124,18 +124,18 @@ def test_what_cannot_generate_is_refused_before_a_model_loads(tmp_path):
 
 @pytest.mark.parametrize("name", ["greedy", "adversarial"])
 def test_a_plan_waits_for_the_prompts_and_loads_nothing(tmp_path, name):
-    chosen, executor, dataset = start(tmp_path, f"decoder={name}", plan_only=True)
-    assert generate(chosen, executor, dataset, chosen.decoder).entry is None
+    executor, *parts = start(tmp_path, f"decoder={name}", plan_only=True)
+    assert generate(executor, *parts).entry is None
     assert [(line.step.stage, line.state) for line in executor.plan][-1] == ("generate", "waits")
     assert executor.session.loads == []
 
 
 def test_a_decoder_that_still_needs_a_number_waits_even_where_the_prompts_are_there(tmp_path):
-    chosen, executor, dataset = start(tmp_path, "decoder=adversarial")
-    source = generate(chosen, executor, dataset, chosen.decoder)
+    executor, *parts = start(tmp_path, "decoder=adversarial")
+    source = generate(executor, *parts)
     assert (source.entry, executor.plan[-1].state) == (None, "waits")
     assert executor.session.loads == []
-    assert generate(chosen, executor, dataset, replace(chosen.decoder, human_ppl=20.0)).entry is not None
+    assert generate(executor, *parts, human_ppl=20.0).entry is not None
 
 
 def test_perplexity_is_the_exponent_of_the_mean_and_1_of_no_token():
