@@ -332,7 +332,7 @@ def mark_best(cells: Sequence[Cell], compare: Comparison | None = None, *, teste
     """
     costs = rank_cells(cells)
     if len(costs) < 2 or is_out_of_domain(cells[0].signature):
-        return [replace(cell, best=False, rule="") for cell in cells]
+        return [replace(cell, best=False, rule="", p=math.nan) for cell in cells]
     decimals = int(cells[0].decimals)
     best = next(iter(costs))
     texts = {

@@ -52,13 +52,14 @@ def build_table(frame: Frame, layout: Layout) -> Table:
     before: object = None
     for key, members in rows.groups.items():
         first, labels = members[0], printed[key]
+        role = "metric" if first.role == "human" and frame.measure in rows.axes else first.role  # people are a column
         labels = (*(labels if len(labels) <= width else filter(None, labels)), *("",) * width)[:width]
         label = (" " if first.role == "text" else ", ").join(filter(None, labels))
         content = tuple(print_cell(by_place.get((key, at))) for at in columns.groups)
-        section = (first.role, *rows.find_section(key, labels)) if first.section is None else first.section
+        section = (role, *rows.find_section(key, labels)) if first.section is None else first.section
         lines.append(
             TableRow(
-                label, first.role, content, max(cell.seeds for cell in members),
+                label, role, content, max(cell.seeds for cell in members),
                 rule=bool(lines) and section != before, levels=labels if len(labels) > 1 else (),
             )
         )  # fmt: skip
@@ -93,13 +94,13 @@ def mark_as_asked(cells: Sequence[Cell], rows: "_Side", columns: "_Side", layout
         for members in group_by(cells, lambda cell: (rows.find_contest(cell), columns.find_contest(cell))).values():
             rivals = [replace(c, role=c.role if c.role in ("human", "summary") else "model") for c in members]
             for cell, marked in zip(members, mark_best(rivals, tested=False), strict=True):
-                cell.best, cell.rule = marked.best, marked.rule
+                cell.best, cell.rule, cell.p = marked.best, marked.rule, marked.p
     elif layout.bold != "tests":
         systems = columns if columns.measure in rows.axes else rows
-        first = next(iter(systems.groups), None) if layout.bold == "first" else None
+        names = [key for key, of in systems.groups.items() if layout.bold == "first" and of[0].role != "human"]
         for cell in cells:
-            cell.best = first is not None and systems.locate(cell) == first
-            cell.rule = "reference" if first is not None else ""
+            cell.best, cell.p = systems.locate(cell) in names[:1], math.nan
+            cell.rule = "reference" if names else ""
     if not layout.arrows:
         for cell in cells:
             cell.direction = "none"
@@ -181,7 +182,7 @@ class _Side:
         """Build the column of some cells; it says what they are if the measured values are the columns."""
         first = cells[0]
         labels = tuple(label for label in self.label(first) if label)
-        levels = (labels + ("",) * depth)[:depth] if depth > 1 else ()
+        levels = ("",) * (depth - len(labels)) + labels if depth > 1 else ()
         kinds = {(cell.name, cell.key, cell.title, cell.direction, cell.gap) for cell in cells}
         if self.measure not in self.axes or len(kinds) > 1:
             text = ", ".join(labels)

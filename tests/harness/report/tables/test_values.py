@@ -310,6 +310,17 @@ def test_a_title_says_which_values_with_a_name_of_the_layout_are_distances(tmp_p
     assert "distances" not in table(tmp_path, gaps=True, metrics=("m.*",)).title, "the heading says it"
 
 
+def test_metrics_in_rows_are_no_human_rows_and_the_first_system_is_a_model(tmp_path):
+    for decoder, value in (("greedy", 11.5), ("nucleus", 8.0)):
+        write(tmp_path, decoder, {"m": value}, human={"m": 10.0})
+    names = {"decoder": {"greedy": "Search | Greedy"}}
+    made = table(tmp_path, rows=("metric",), columns=("decoder",), bold="first", names=names)
+    assert [column.levels for column in made.columns] == [("", "human"), ("Search", "Greedy"), ("", "nucleus p=0.95")]
+    assert [cell.best for cell in made.rows[0].cells] == [False, True, False]
+    assert made.rows[0].system == "metric"
+    assert "\n" + r"m $\approx$ & 10.00" in to_latex(made)
+
+
 def test_the_error_that_huse_implies_is_said(tmp_path):
     write(tmp_path, "greedy", {"huse": 0.5}, metric="huse", direction="higher")
     (line,) = (rule for rule in table(tmp_path).list_notes("rule") if "HUSE / 2" in rule)
