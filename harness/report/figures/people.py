@@ -60,13 +60,8 @@ def build_regions(rated: Mapping[str, tuple[PairRatings, Huse]]) -> list[Panel]:
         series = [Series(mark="plane", x=log_probs, y=ratings, z=share)]
         for is_model, label, color, marker in SIDES:
             x, y = points.raw[points.is_model == is_model].T[::-1]
-            look: dict[str, Any] = {
-                "color": color,
-                "marker": marker,
-                "markersize": 2.6,
-                "alpha": 0.9,
-                "markeredgewidth": 0,
-            }
+            size: dict[str, Any] = {"markersize": 2.6, "alpha": 0.9, "markeredgewidth": 0}
+            look = size | {"color": color, "marker": marker}
             series.append(Series(mark="dots", x=x, y=y, label=label, look=look))
         panels.append(Panel(series, name, {"title": name}))
     return panels

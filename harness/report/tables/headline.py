@@ -18,8 +18,8 @@ def describe_best(results: Results) -> list[str]:
     lines = []
     for task, part, cells in _rank_tasks(results):
         first = next(cell.source for cell in cells if cell.source is not None)
-        over = measured.find_interval(results, first) if first.interval is None else None
-        low, high = first.interval or ((over.low, over.high) if over is not None else (math.nan, math.nan))
+        over = measured.find_interval(results, first)
+        low, high = (over.low, over.high) if over is not None else (math.nan, math.nan)
         decimals = count_decimals((high - low) / 4, choose_decimals([first.mean]))
         ends = f" [{format_fixed(low, decimals)}, {format_fixed(high, decimals)}]" if math.isfinite(high - low) else ""
         others = len([cell for cell in cells[1:] if cell.best])

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from openended.harness.report.build import make_tables
 from openended.harness.report.page import explanations, parts as page_parts
 from openended.harness.report.page.page import collect_cell_details, list_settings, write_page
 from openended.harness.report.page.parts import build_parts, to_script_json
-from openended.harness.report.page.sources import collect_page_texts
+from openended.harness.report.page.sources import PageTexts, TextSource, collect_page_texts
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.frame import make_quantity
 from openended.harness.report.tables.pictures import Picture
@@ -201,6 +202,20 @@ def test_a_page_without_the_scorers_tokenizer_says_so(shelf, monkeypatch):
     contents, made = build_parts(shelf)
     assert not any("surprise" in part for _, part in made if isinstance(part, dict))
     assert contents["uncolored"]
+
+
+def test_of_two_reports_each_system_is_compared_with_the_human_texts_of_its_own():
+    first, second, rows = (cast("Any", object()) for _ in range(3))
+    sources = [
+        ("human", "human", first),
+        ("human", "two · human", second),
+        ("model", "one · a", first),
+        ("model", "two · a", second),
+    ]
+    humans_and_models = [TextSource(role, name, 0, "", rows, results, ()) for role, name, results in sources]
+    texts = PageTexts((), (), tuple(humans_and_models))
+    assert list(map(texts.find_human, humans_and_models[2:])) == humans_and_models[:2]
+    assert PageTexts((), (), texts.sources[:1]).find_human(texts.sources[3]) == texts.sources[0], "which both share"
 
 
 def test_reasons_name_texts_by_their_places_and_damage_is_said(shelf, results, caplog):
