@@ -19,9 +19,7 @@ class Line(NamedTuple):
     points: tuple[tuple[float, SystemValue], ...]
 
 
-def group_into_lines(
-    items: Sequence[SystemValue], axis: str, order: Sequence[str] = (), least: int = LEAST
-) -> list[Line]:
+def group_into_lines(items: Sequence[SystemValue], axis: str, order: Sequence[str] = ()) -> list[Line]:
     """Group points that share all but the swept value: a number, or the index in `order`."""
     # The axes show who truncated the texts and how; all of these fields change with the length or the task's options.
     skipped = {axis.removeprefix("option."), FIELDS.get(axis, ""), "texts", "min_new_tokens"}
@@ -42,7 +40,7 @@ def group_into_lines(
             fixed = {k: v for k, v in item.axes.items() if k not in (*varying, "task.texts")}
             fixed |= {f"option.{k}": v for k, v in fields.items() if k not in skipped}
             groups.setdefault(tuple(sorted(fixed.items())), {})[value] = item
-    least = min(least, len(order) or least)
+    least = min(LEAST, len(order) or LEAST)
     series = [(dict(fixed), sorted(points.items())) for fixed, points in sorted(groups.items()) if len(points) >= least]
     # A line is named like a system that lacks the swept value. A decoder's title includes its options, so along one of
     # them it is its name, and the other options are named if they differ.

@@ -77,19 +77,19 @@ def compute_student_quantile(degrees: float, level: float = 1 - LEVEL) -> float:
     return float(stdtrit(degrees, 0.5 + level / 2))
 
 
-def compute_margin_p_value(difference: float, margin: float, degrees: float = math.inf) -> float:
+def compute_margin_p_value(difference: float, margin: float) -> float:
     """Return the two-sided p-value of a difference with a 95 % interval of ± margin; NaN without a margin.
 
-    The margin is that of Student's t with so many degrees of freedom. For the difference of two independent values it
-    is the root of the sum of the squared margins on the sides that face each other (Zou and Donner 2008).
+    For the difference of two independent values the margin is the root of the sum of the squared margins on the sides
+    that face each other (Zou and Donner 2008).
 
     >>> round(compute_margin_p_value(1.0, 1.0), 6)
     0.05
     """
-    from scipy.special import stdtr
+    from scipy.special import ndtr
 
     ratio = abs(difference) / margin if margin > 0 else math.nan
-    return float(2 * stdtr(degrees, -ratio * compute_student_quantile(degrees)))
+    return float(2 * ndtr(-ratio * Z))
 
 
 def correct_by_holm(p_values: Mapping[K, float], tests: int = 0) -> dict[K, float]:

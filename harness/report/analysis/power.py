@@ -36,7 +36,7 @@ MIN_DETECTABLE = Z + NormalDist().inv_cdf(POWER)
 """The minimum detectable difference, in standard errors: 2.8."""
 
 
-def compute_detectable_size(dof: float, level: float = LEVEL) -> float:
+def compute_detectable_size(dof: float) -> float:
     """Return the difference that Student's test finds with 80 % power, in standard errors (noncentral t).
 
     >>> round(compute_detectable_size(math.inf), 3), round(compute_detectable_size(4), 3)
@@ -44,7 +44,7 @@ def compute_detectable_size(dof: float, level: float = LEVEL) -> float:
     """
     from scipy.special import nctdtrinc
 
-    limit = compute_student_quantile(dof, 1 - level)
+    limit = compute_student_quantile(dof)
     normal = limit + NormalDist().inv_cdf(POWER)
     return float(nctdtrinc(dof, 1 - POWER, limit)) if dof < MOST_DOF else normal
 

@@ -86,7 +86,7 @@ def show_stability(part: Part) -> Mapping[str, Plot]:
     return dict(zip(ends, plots, strict=True))
 
 
-def build_stability(rated: Mapping[str, tuple[PairRatings, Huse]], *, draws: int = 20, seed: int = 0) -> list[Panel]:
+def build_stability(rated: Mapping[str, tuple[PairRatings, Huse]], *, draws: int = 20) -> list[Panel]:
     """Build the panels of both numbers: one line per system, or HUSE and HUSE-Q of the only one."""
     examples, ratings = list[Series](), list[Series]()
     for index, (name, (pairs, rule)) in enumerate(rated.items()):
@@ -95,8 +95,8 @@ def build_stability(rated: Mapping[str, tuple[PairRatings, Huse]], *, draws: int
         sizes = sorted({round(pairs.n * share) for share in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)} - {0})
         common: dict[str, Any] = {"color": COLORS[index % len(COLORS)], "marker": "o", "linestyle": "-"}
         for series, curve in (
-            (ratings, draw_curve(pairs, rule, of_raters=True, sizes=counts, draws=draws, seed=seed)),
-            (examples, draw_curve(pairs, rule, of_raters=False, sizes=sizes, draws=draws, seed=seed)),
+            (ratings, draw_curve(pairs, rule, of_raters=True, sizes=counts, draws=draws)),
+            (examples, draw_curve(pairs, rule, of_raters=False, sizes=sizes, draws=draws)),
         ):
             good = ~np.isnan(curve.huse)
             at, mean = curve.sizes[good], curve.huse[good]
