@@ -97,27 +97,25 @@ def read_node(group: str, name: str) -> Mapping[str, Any]:
         if parent != "_self_":
             parent_group, _, parent_name = parent.removeprefix("/").rpartition("/")
             inherited = read_node(parent_group or group, parent_name)
-            _merge(merged, inherited if package in ("", "_here_") else {package: inherited})
-    _merge(merged, written)
-    return merged
+            merged = merge_nodes(merged, inherited if package in ("", "_here_") else {package: inherited})
+    return merge_nodes(merged, written)
+
+
+def merge_nodes(node: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a node with the values of another one, as Hydra merges them: `???` replaces nothing."""
+    both_mappings = {k for k, value in other.items() if isinstance(value, dict) and isinstance(node.get(k), dict)}
+    values = {k: merge_nodes(node[k], v) if k in both_mappings else v for k, v in other.items()}
+    return {**node, **{k: v for k, v in values.items() if v != "???" or k not in node}}
 
 
 def load_choice_class(group: str, choice: str) -> type | None:
     """Return the class whose options a choice has; None if there is no such choice, or it has no class."""
-    if group not in registry.CLASS_GROUPS or (group in registry.NAMED and choice not in list_names(group)):
+    if (only := registry.find_only_member(group)) is not None:
+        return registry.find_member(group, only)
+    if group not in registry.NAMED or choice not in list_names(group):
         return None
-    if group not in registry.NAMED:
-        return registry.find_member(group, registry.list_members(group)[0])
     node = read_node(group, choice)
     return registry.find_member(group, str(node.get(group, node).get("name", choice)))
-
-
-def _merge(target: dict[str, Any], source: Mapping[str, Any]) -> None:
-    for key, value in source.items():
-        if isinstance(value, Mapping) and isinstance(target.get(key), dict):
-            _merge(target[key], value)
-        else:
-            target[key] = dict(value) if isinstance(value, Mapping) else value
 
 
 def format_options(group: str, name: str) -> str:
@@ -139,8 +137,7 @@ def _format_node(group: str, node: Mapping[str, Any]) -> list[str]:
     import yaml
 
     holder = {"scorer": "model"}.get(group, group)
-    names = registry.list_bundled_members(holder) if holder not in registry.NAMED else ()
-    class_name = node.get("name") if holder in registry.NAMED else next(iter(names), None)
+    class_name = node.get("name") if holder in registry.NAMED else registry.find_only_member(holder)
     docs = registry.read_option_docs(registry.load_member(holder, class_name)) if class_name else {}
     lines: list[str] = []
     for option, value in node.items():
@@ -165,6 +162,13 @@ def list_options() -> dict[str, str]:
     """Return option of a run → its line in the root configuration, comment included."""
     lines = (resources.files(_CONF) / "config.yaml").read_text(encoding="utf-8").splitlines()
     return {line.partition(":")[0]: line for line in lines if line and line[0].isalpha() and ": " in line}
+
+
+@lru_cache
+def read_default_choices() -> Mapping[str, Any]:
+    """Return group → choice, or choices, of a run that names none: the `defaults` of the root configuration."""
+    root = parse_yaml((resources.files(_CONF) / "config.yaml").read_text(encoding="utf-8"))
+    return {group: choice for item in root["defaults"] if item != "_self_" for group, choice in item.items()}
 
 
 def read_set(name: str) -> list[str]:

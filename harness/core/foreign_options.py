@@ -147,8 +147,13 @@ def find_foreign_option(word: str, options: Collection[str]) -> str | None:
     return next((words for words in typed if re.split(r"[.=]", words)[0] in options), None)
 
 
-def explain_foreign_option(word: str, value: str, options: Collection[str]) -> str | None:
-    """Say what to type for an option of another tool, given the options that a command has; None if it is unknown."""
-    if typed := find_foreign_option(word, options):
-        return f"type {typed.format(value or '…')}"
-    return next((answer for answer, words in _ANSWERS.items() if word in words.split()), None)
+def explain_foreign_option(word: str, value: str, options: Collection[str], group: str = "") -> str | None:
+    """Say what to type for an option of another tool, given the options that a command has; None if it is unknown.
+
+    For an option of one of the groups, nothing that would change another one.
+    """
+    typed = find_foreign_option(word, options)
+    answers = (answer for answer, words in _ANSWERS.items() if word in words.split())
+    hint = f"type {typed.format(value or '…')}" if typed else next(answers, None)
+    is_other = hint is not None and hint.startswith("type ") and not hint.startswith(f"type {group}")
+    return None if group in GROUPS and is_other else hint

@@ -132,6 +132,11 @@ def list_members(group: str) -> list[str]:
     return sorted({*list_bundled_members(group), *list_plugins(group), *_members[group]})
 
 
+def find_only_member(group: str) -> str | None:
+    """Return the name of the only class of a group; None for a group of several, or of none."""
+    return next(iter(list_bundled_members(group)), None) if group in CLASS_GROUPS and group not in NAMED else None
+
+
 def find_member(group: str, name: str) -> type | None:
     """Return a class of a group by its name, importing its module alone; None if there is none that can be used."""
     if name not in _members[group]:

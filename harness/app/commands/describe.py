@@ -45,18 +45,18 @@ def describe_option(word: str) -> str | None:
     owner, _, option = word.rpartition(".")
     if not owner:
         return None
-    has_one_class = owner in core.CLASS_GROUPS and owner not in core.NAMED
+    only = core.find_only_member(owner)
     of_owner = [owner] if owner in core.CLASS_GROUPS else core.CLASS_GROUPS
-    if owner in core.GROUPS and not has_one_class and (typed := core.explain_class_option(option, "…", of_owner)):
+    if owner in core.GROUPS and only is None and (typed := core.explain_class_option(option, "…", of_owner)):
         raise SpecError(f"{word}: {typed}; openended describe NAME.{option} describes it")
-    group, name = (owner, "") if has_one_class else find_choice(owner.replace(".", "/"))
+    group, name = (owner, only) if only is not None else find_choice(owner.replace(".", "/"))
     if (cls := core.load_choice_class(group, name)) is None:
         raise SpecError(f"{word}: {name} has no options of its own; openended describe {name}")
     option = core.read_option_synonyms(cls).get(option, option)
     docs = core.read_option_docs(cls)
-    node = core.build_class_node(group, core.list_members(group)[0]) if has_one_class else core.read_node(group, name)
+    node = core.read_node(group, name)
     if option not in docs:
-        raise SpecError(f"no option {option!r} of {name}{core.suggest(option, docs)}")
+        raise SpecError(f"no option {option!r} of {owner}{core.suggest(option, docs)}")
     prefix, default = group.replace("/", "."), node.get(group, node).get(option)
     if group == "metric":
         prefix, default = f"metric.{name}", node[name][option]

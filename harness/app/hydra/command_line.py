@@ -1,5 +1,6 @@
 """Read a command line of options: Hydra's flags, this project's flags, and overrides that Hydra can parse."""
 
+import dataclasses
 import glob
 import logging
 import os
@@ -33,10 +34,9 @@ DECISION_OPTIONS = ("decide", "alpha", "looks")
 # Options whose keys the user chooses.
 _OWN_KEYS = re.compile(r"(report\.(where|names)|judgment_systems|model\.engine|hydra\.launcher\.resources)\b")
 _NAMES = re.compile(r"\[?\s*[\w-]+(\s*,\s*[\w-]+)*\s*\]?")  # of choices; a list of metrics is in brackets
-# A list, the `name` of a class, or a choice with the value of its first option, perhaps.
-_WRONG_CHOICE = re.compile(r"[+~]*(?!metric=)([\w/]+\s*=\s*\[|\w+\.name=|\w+=.*[\w-][:(=])")
 _ADDED = re.compile(r"^\++((?:task|model|decoder|scorer|embedder|runtime)\.\w+=)")  # all their options are there
-DEFAULT_DECODER = "nucleus"  # as in conf/config.yaml
+ONE_CHOICE = {*core.GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
+_WITH_VALUE = re.compile(r"([\w-]+)[:(=](?:(\w+)=)?([\w.+-]+)\)?")  # a choice with the value of an option
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,7 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
             options.append(_spell_option(_ADDED.sub(r"\1", word)))
     typed: dict[str, str] = {}
     for word in options:
-        if _WRONG_CHOICE.match(word):
-            from openended.harness.app.hydra.errors import explain_wrong_choice
-
-            if message := explain_wrong_choice(word):
-                raise core.SpecError(message)
+        _refuse_wrong_choice(word)
         if (earlier := typed.get(key := word.partition("=")[0].lstrip("+"), word)) != word:
             core.print_error("openended", f"warning: {earlier} has no effect, because {word} is typed after it")
         typed[key] = word
@@ -134,6 +130,32 @@ def join_lists(words: Sequence[str]) -> list[str]:
         else:
             joined.append(word)
     return joined
+
+
+def _refuse_wrong_choice(word: str) -> None:
+    """Refuse a list of choices, a choice with the value of an option, and the name of a class: say what to type."""
+    group, _, value = (part.strip() for part in word.lstrip("+~").partition("="))
+    if group in ONE_CHOICE and value.startswith("["):  # of which Hydra would silently take the last
+        names = [item for item in re.split(r"[\[\],\s'\"]+", value) if item]
+        first, grid = names[0] if names else "NAME", ",".join(names)
+        several = f", or for a grid -m {group}={grid}" if len(names) > 1 else ""
+        raise core.SpecError(f"{group}=[{grid}]: a run has one {group}, not a list; type {group}={first}{several}")
+    if (owner := group.removesuffix(".name")) in core.NAMED and owner != group:
+        address = f", or as model.path={value} where it is a folder or an id of the hub" if owner == "model" else ""
+        raise core.SpecError(f"{word}: a choice is typed as {owner}={value}{address}")
+    for match in filter(None, map(_WITH_VALUE.fullmatch, value.split(",") if group in ONE_CHOICE else ())):
+        choice, option, number = match.groups()
+        name = core.resolve_synonym(group, choice)
+        cls = core.load_choice_class(group, name) if name in core.list_names(group) else None
+        options = {field.name for field in dataclasses.fields(cls)} if cls is not None else set()
+        if cls is not None and option is not None:
+            option = core.read_option_synonyms(cls).get(option, option)
+        else:
+            takes_path = "path" in options and core.read_node(group, name).get("path") == "???"
+            option = next(iter(getattr(cls, "title_fields", ())), "path" if takes_path else "")
+        if option in options:
+            typed = f"{group}={name} {group.replace('/', '.')}.{option}={number}"
+            raise core.SpecError(f"{word}: options are words of their own: type {typed}")
 
 
 def _spell_option(word: str) -> str:
@@ -162,7 +184,9 @@ def _translate_choices(word: str, config_dir: str | None) -> str:
 def _translate_options(words: Sequence[str]) -> list[str]:
     """Replace options of others by those of the classes at hand: `top_p=0.9` is `decoder.p=0.9` of nucleus."""
     typed = dict(word.split("=", 1) for word in words if "=" in word)
-    usual = {"model": "docs-s", **({} if {CHOICE, "generations"} & typed.keys() else {"decoder": DEFAULT_DECODER})}
+    usual = {group: core.read_default_choices()[group] for group in ("model", "decoder")}
+    if {CHOICE, "generations"} & typed.keys():
+        del usual["decoder"]
     translated: list[str] = []
     for word in words:
         key, sign, value = word.partition("=")

@@ -1,6 +1,5 @@
 """Explain in one line what to type in place of words that are no options, and errors of composing a configuration."""
 
-import dataclasses
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -11,6 +10,7 @@ from hydra.errors import MissingConfigException
 from omegaconf import OmegaConf, errors
 
 from openended.harness import core
+from openended.harness.app.hydra.command_line import ONE_CHOICE
 from openended.harness.core import explain_class_option, explain_foreign_option
 
 # How messages of Hydra begin or end.
@@ -28,8 +28,6 @@ _WITH_OPTION = re.compile(r"(?P<choice>[\w-]+)[:@,](?:(?P<key>\w+)=)?(?P<value>[
 # `mine.py`, `mine.py::MyProcessor`, `mine.MyProcessor`
 _OWN_DECODER = re.compile(r"(?P<file>.+\.py)(:*(?P<name>\w*))|(?P<module>[\w.]+)\.(?P<member>[A-Z]\w*)")
 _OF_A_SERVICE = re.compile(r"(gpt-?\d|o\d|claude|gemini|grok|command-|mistral-).*", re.IGNORECASE)
-_ONE_CHOICE = {*core.GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
-_WITH_VALUE = re.compile(r"([\w-]+)[:(=](?:(\w+)=)?([\w.+-]+)\)?")  # a choice with the value of an option
 _TEXT_FILE = re.compile(r"\.(jsonl?|npz|txt|[ct]sv|parquet|arrow|eval|gz|bz2|xz|zst)$")
 
 
@@ -93,15 +91,13 @@ def _explain_unknown_option(err: BaseException) -> str | None:
             group, _, last = name.rpartition(".")
             hint = explain_foreign_option(name, value, config)
             if not hint and not name.startswith("metric."):
-                hint = explain_foreign_option(last, value, config)
-                if hint and group in core.GROUPS and hint.startswith("type ") and not hint.startswith(f"type {group}"):
-                    hint = None  # it would change another thing than the one that was meant
+                hint = explain_foreign_option(last, value, config, group)
             if hint:
                 return f"no option {key!r}; {hint}"
             if group and last in config and last not in core.GROUPS:
                 return f"no option {key!r}; did you mean {last}{sign}{value}?"
             owner, _, choice = group.partition(".")
-            if owner in _ONE_CHOICE and choice in core.list_names(owner):
+            if owner in ONE_CHOICE and choice in core.list_names(owner):
                 return f"no option {key!r}; type {owner}={choice} {owner}.{last}{sign}{value}"
             if is_elsewhere and matches:
                 return f"no option {key!r}; did you mean {matches}?"
@@ -192,32 +188,6 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
     if name := core.find_synonym(group, choice, names):
         return f"no {group} {choice!r}: type {group}={name}"
     return f"no {group} {choice!r}{core.suggest(choice, names)}"
-
-
-def explain_wrong_choice(word: str) -> str | None:
-    """Say what to type for a list of choices, a choice with the value of an option, or the name of a class."""
-    group, _, value = (part.strip() for part in word.lstrip("+~").partition("="))
-    if group in _ONE_CHOICE and value.startswith("["):  # of which Hydra would silently take the last
-        names = [item for item in re.split(r"[\[\],\s'\"]+", value) if item]
-        first, grid = names[0] if names else "NAME", ",".join(names)
-        several = f", or for a grid -m {group}={grid}" if len(names) > 1 else ""
-        return f"{group}=[{grid}]: a run has one {group}, not a list; type {group}={first}{several}"
-    if (owner := group.removesuffix(".name")) in core.NAMED and owner != group:
-        address = f", or as model.path={value} where it is a folder or an id of the hub" if owner == "model" else ""
-        return f"{word}: a choice is typed as {owner}={value}{address}"
-    for match in filter(None, map(_WITH_VALUE.fullmatch, value.split(",") if group in core.GROUPS else ())):
-        choice, option, number = match.groups()
-        name = core.resolve_synonym(group, choice)
-        cls = core.load_choice_class(group, name) if name in core.list_names(group) else None
-        options = {field.name for field in dataclasses.fields(cls)} if cls is not None else set()
-        if cls is not None and option is not None:
-            option = core.read_option_synonyms(cls).get(option, option)
-        else:
-            takes_path = "path" in options and core.read_node(group, name).get("path") == "???"
-            option = next(iter(getattr(cls, "title_fields", ())), "path" if takes_path else "")
-        if option in options:
-            return f"{word}: options are words of their own: type {group}={name} {group}.{option}={number}"
-    return None
 
 
 def explain_unreadable(word: str, key: str, value: str) -> str:
