@@ -147,6 +147,7 @@ from .spec import (
     IDENTITY as IDENTITY,
     OUT_OF_DOMAIN as OUT_OF_DOMAIN,
     REQUIRED as REQUIRED,
+    JsonOptions as JsonOptions,
     Spec as Spec,
     build_signature as build_signature,
     canonicalize as canonicalize,

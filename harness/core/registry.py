@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast, dataclass_transform
 
 from openended.harness.core.errors import SpecError, format_last_frame, shorten_error, suggest
 from openended.harness.core.members import ENTRIES
-from openended.harness.core.spec import Spec, check_options, coerce
+from openended.harness.core.spec import JsonOptions, Spec, check_options, coerce
 
 log = logging.getLogger(__name__)
 C = TypeVar("C")
@@ -209,7 +209,8 @@ def build_class_node(group: str, name: str) -> dict[str, Any]:
     node: dict[str, Any] = {"name": name} if group in NAMED else {}
     for f in (f for f in dataclasses.fields(load_member(group, name)) if f.init):
         value = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
-        node[f.name] = "???" if value is dataclasses.MISSING else list(value) if isinstance(value, tuple) else value
+        plain: Any = list if isinstance(value, tuple) else dict if isinstance(value, JsonOptions) else None
+        node[f.name] = "???" if value is dataclasses.MISSING else value if plain is None else plain(value)
     return node
 
 

@@ -68,6 +68,16 @@ def option(default: V, accepts: Accepts, accepted: str, *, unordered: bool = Fal
     return dataclasses.field(default=default, metadata={"rule": (accepts, accepted), "unordered": unordered})
 
 
+class JsonOptions(dict[str, Any]):
+    """Options of another program, by name; equal where their canonical JSON is, so that true is not 1."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and to_canonical_json(self) == to_canonical_json(other)
+
+    def __hash__(self) -> int:  # type: ignore[override] # a spec is hashable, and its options stay as they are
+        return hash(to_canonical_json(self))
+
+
 class Spec:
     """Base of every frozen options class; checks types by the annotations and declared rules on construction.
 
@@ -240,6 +250,8 @@ def coerce(value: Any, hint: Any, where: str, null: float | None = None) -> Any:
             raise SpecError(f"{where}: expected {len(items)} values, got {len(value)}")
         pairs = enumerate(zip(value, items, strict=True))
         return tuple(coerce(v, item, f"{where}[{i}]", null) for i, (v, item) in pairs)
+    if hint is JsonOptions and isinstance(value, Mapping):
+        return JsonOptions(value)
     if origin in (Mapping, dict) and isinstance(value, Mapping):
         is_text = args[1] is str and null is None  # an option `report.missing.mauve=0`, not a record
         as_text = {k: str(v) if is_text and type(v) in (int, float) else v for k, v in value.items()}
@@ -275,7 +287,7 @@ def _check_int64(value: object, where: str) -> None:
 
 _TYPES = {
     bool: "true or false", int: "a whole number", float: "a number", str: "text", tuple: "a list, as [a,b]",
-    type(None): "null", Mapping: "{name: value}",
+    type(None): "null", Mapping: "{name: value}", JsonOptions: "{name: value}",
 }  # fmt: skip
 
 

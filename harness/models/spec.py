@@ -193,7 +193,7 @@ class ModelSpec(BackendSpec):
 
     thinking: core.Thinking = "drop"
     """What is scored of texts with reasoning: `drop` the answer, `keep` the whole text, `only` the reasoning."""
-    chat_template_kwargs: Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
+    chat_template_kwargs: core.JsonOptions | None = None
     """Arguments of the chat template, such as `enable_thinking`."""
 
     def check(self) -> None:

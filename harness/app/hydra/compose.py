@@ -131,9 +131,9 @@ class Composer:
         self._search = [f"{_SEARCH_PATH}=['file://{Path(folder).resolve()}']"] if folder is not None else []
         with initialize_config_module("openended.conf", version_base="1.3"):
             self._loader = GlobalHydra.instance().config_loader()
-        places = copy.deepcopy(self._loader.get_search_path())
-        places.prepend("openended", DEFAULTS_ALONE)
-        self._lister = type(self._loader)(places)
+        search_path = copy.deepcopy(self._loader.get_search_path())
+        search_path.prepend("openended", DEFAULTS_ALONE)
+        self._lister = type(self._loader)(search_path)
         self.parser = OverridesParser.create(self._loader)  # `glob(*)` reads its choices
         self._parse = lru_cache(maxsize=None)(self._parse_word)  # jobs share most of their words
         self._files: dict[tuple[str, ...], tuple[list[tuple[str, str]], Mapping[str, Any]]] = {}

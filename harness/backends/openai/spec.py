@@ -6,14 +6,23 @@ Planning needs no server: the texts of an earlier run stay cached after the serv
 import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from openended.harness import core
 from openended.harness.backends.openai import dialects
 from openended.harness.backends.openai.dialects import DIALECTS, Dialect, DialectName
-from openended.harness.core import REQUIRED, Json, SpecError, Thinking, model, option, ranged, require_package
+from openended.harness.core import (
+    REQUIRED,
+    Json,
+    JsonOptions,
+    SpecError,
+    Thinking,
+    model,
+    option,
+    ranged,
+    require_package,
+)
 from openended.harness.decoders import Decoder
 from openended.harness.models import Ability, BackendSpec, ModelService, ModelSpec, tokenizer_digest
 
@@ -52,7 +61,7 @@ class ServerSpec(BackendSpec):
     """true: use the chat endpoint with the prompt as the user's turn."""
     instruction: str | None = None
     """System message before the prompt."""
-    chat_template_kwargs: Mapping[str, Any] | None = field(default=None, hash=False)
+    chat_template_kwargs: JsonOptions | None = None
     """Arguments of the chat template, such as `enable_thinking`; sent with each request."""
     thinking: Thinking = "drop"
     """What is scored of texts with reasoning: `drop` the answer, `keep` the whole text, `only` the reasoning."""

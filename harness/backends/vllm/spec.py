@@ -1,13 +1,12 @@
 """A model that vLLM runs in this process."""
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import field
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from openended.harness.core import Json, SpecError, model, ranged, require_package
+from openended.harness.core import Json, JsonOptions, SpecError, model, ranged, require_package
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import Ability, ModelSpec
 
@@ -43,7 +42,7 @@ class VllmSpec(ModelSpec):
     """Texts at once; null: vLLM's default. It takes the place of `runtime.batch_size`."""
     enforce_eager: bool = False
     """true: no CUDA graphs, no compilation."""
-    engine: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    engine: JsonOptions = field(default_factory=JsonOptions)
     """Further options of vLLM's engine, by name."""
 
     def check(self) -> None:

@@ -8,6 +8,7 @@ import pytest
 from openended.harness import core
 from openended.harness.core import Metric, Spec, SpecError, metric, option, ranged
 from openended.harness.core.spec import REQUIRED, coerce
+from openended.harness.models import ModelSpec
 from tests.helpers import cases, check_error
 
 
@@ -125,3 +126,11 @@ def test_a_class_that_lacks_a_class_variable_of_its_kind_is_not_registered():
         name, family, direction, bounds, sides = "bare", "text", "higher", (0.0, 1.0), "one"
 
     check_error(SpecError, "metric 'bare': its class lacks the class variable resampling", metric, Bare)
+
+
+def test_options_of_another_program_are_equal_where_their_json_is():
+    true, one = (
+        {"path": "gpt2", "chat_template": True, "chat_template_kwargs": {"thinks": value}} for value in (True, 1)
+    )
+    assert ModelSpec(**true) != ModelSpec(**one)
+    assert len({ModelSpec(**true), ModelSpec(**true), ModelSpec(**one)}) == 2
