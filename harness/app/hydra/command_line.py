@@ -35,7 +35,7 @@ DECISION_OPTIONS = ("decide", "alpha", "looks")
 _OWN_KEYS = re.compile(r"(report\.(where|names)|judgment_systems|model\.engine|hydra\.launcher\.resources)\b")
 _NAMES = re.compile(r"\[?\s*[\w-]+(\s*,\s*[\w-]+)*\s*\]?")  # of choices; a list of metrics is in brackets
 _ADDED = re.compile(r"^\++((?:task|model|decoder|scorer|embedder|runtime)\.\w+=)")  # all their options are there
-ONE_CHOICE = {*core.GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
+_ONE_CHOICE = {*core.GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
 _WITH_VALUE = re.compile(r"([\w-]+)[:(=](?:(\w+)=)?([\w.+-]+)\)?")  # a choice with the value of an option
 
 
@@ -135,7 +135,7 @@ def join_lists(words: Sequence[str]) -> list[str]:
 def _refuse_wrong_choice(word: str) -> None:
     """Refuse a list of choices, a choice with the value of an option, and the name of a class: say what to type."""
     group, _, value = (part.strip() for part in word.lstrip("+~").partition("="))
-    if group in ONE_CHOICE and value.startswith("["):  # of which Hydra would silently take the last
+    if group in _ONE_CHOICE and value.startswith("["):  # of which Hydra would silently take the last
         names = [item for item in re.split(r"[\[\],\s'\"]+", value) if item]
         first, grid = names[0] if names else "NAME", ",".join(names)
         several = f", or for a grid -m {group}={grid}" if len(names) > 1 else ""
@@ -143,7 +143,7 @@ def _refuse_wrong_choice(word: str) -> None:
     if (owner := group.removesuffix(".name")) in core.NAMED and owner != group:
         address = f", or as model.path={value} where it is a folder or an id of the hub" if owner == "model" else ""
         raise core.SpecError(f"{word}: a choice is typed as {owner}={value}{address}")
-    for match in filter(None, map(_WITH_VALUE.fullmatch, value.split(",") if group in ONE_CHOICE else ())):
+    for match in filter(None, map(_WITH_VALUE.fullmatch, value.split(",") if group in _ONE_CHOICE else ())):
         choice, option, number = match.groups()
         name = core.resolve_synonym(group, choice)
         cls = core.load_choice_class(group, name) if name in core.list_names(group) else None

@@ -10,7 +10,6 @@ from hydra.errors import MissingConfigException
 from omegaconf import OmegaConf, errors
 
 from openended.harness import core
-from openended.harness.app.hydra.command_line import ONE_CHOICE
 from openended.harness.core import explain_class_option, explain_foreign_option
 
 # How messages of Hydra begin or end.
@@ -97,7 +96,7 @@ def _explain_unknown_option(err: BaseException) -> str | None:
             if group and last in config and last not in core.GROUPS:
                 return f"no option {key!r}; did you mean {last}{sign}{value}?"
             owner, _, choice = group.partition(".")
-            if owner in ONE_CHOICE and choice in core.list_names(owner):
+            if owner in core.GROUPS and owner != "metric" and choice in core.list_names(owner):
                 return f"no option {key!r}; type {owner}={choice} {owner}.{last}{sign}{value}"
             if is_elsewhere and matches:
                 return f"no option {key!r}; did you mean {matches}?"
