@@ -134,8 +134,8 @@ class _Search:
             self.advance(n)
             done = [i for i in range(n) if self._is_done(i, best[i])]
             gone = {i * self.spec.num_beams + j for i in done for j in range(self.spec.num_beams)}
-            moved = [(old, new) for new, old in enumerate(parents.tolist()) if old != new and new not in gone]
-            runner.copy([old for old, _ in moved], [new for _, new in moved])
+            rows = [row for row in range(len(parents)) if row not in gone]
+            runner.copy(parents[rows].tolist(), rows)
             generations = []
             for i in done:
                 ids = self.finished[i][0][1]

@@ -55,9 +55,9 @@ class CacheRunner(ABC):
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
         """Copy rows `source` to rows `target`, up to `length` positions; they already agree before `since`."""
-        if len(source):
-            self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
-            self._copy_rows(list(source), list(target), since)
+        self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
+        if moved := [rows for rows in zip(source, target, strict=True) if rows[0] != rows[1]]:
+            self._copy_rows([origin for origin, _ in moved], [to for _, to in moved], since)
 
     @abstractmethod
     def _copy_rows(self, source: list[int], target: list[int], since: int) -> None:
@@ -209,7 +209,8 @@ class KeyValues:
         with torch.inference_mode():
             for buffer in buffers:
                 to, origin = rows[buffer.device]
-                buffer[to, :, since:end] = buffer[origin, :, since:end]
+                part = buffer[:, :, since:end]
+                part.index_copy_(0, to, part.index_select(0, origin))
 
     def _get_buffers(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Return the layer's buffers; untouched memory is never allocated by the system."""

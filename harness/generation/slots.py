@@ -173,31 +173,18 @@ class BatchSlots:
         rows = [slot * self.width for slot in firsts]
         hidden = [runner.start(rows, list(new), every=every) if new else [] for runner in self.runners]
         for i, (ids, slots) in enumerate(new.items()):
-            self._fill_slot(slots[0], len(ids))
             self._last_prompt = _LastPrompt(ids, slots[0], [per_model[i] for per_model in hidden])
-            self._copy_prompt(slots[1:], self._last_prompt)
+            self._copy_prompt(slots, self._last_prompt)
             states |= dict.fromkeys(slots, self._last_prompt.states)
         if not self._ragged:
             self._last_prompt = None
         return [[states[slot][model] for slot in self._fresh] for model in range(len(self.runners))]
 
     def _copy_prompt(self, slots: Sequence[int], last: _LastPrompt) -> None:
-        """Copy the keys and values of the last prompt into other slots."""
-        for slot in slots:
-            if slot != last.slot:
-                for runner in self.runners:
-                    runner.copy([last.slot * self.width], [slot * self.width], length=len(last.ids))
-            else:
-                for runner in self.runners:
-                    runner.lengths[slot * self.width] = len(last.ids)
-            self._fill_slot(slot, len(last.ids))
-
-    def _fill_slot(self, slot: int, length: int) -> None:
-        """Copy the first row of a slot to its other rows."""
-        if self.width > 1:
-            first = slot * self.width
-            for runner in self.runners:
-                runner.copy([first] * (self.width - 1), list(range(first + 1, first + self.width)), length=length)
+        """Copy the keys and values of the last prompt into all rows of slots."""
+        rows = self.rows(slots)
+        for runner in self.runners:
+            runner.copy([last.slot * self.width] * len(rows), rows, length=len(last.ids))
 
     def run_step(self, tokens: Tensor) -> list[Tensor]:
         """Run the prompts of newly filled slots and one more token in all other slots."""

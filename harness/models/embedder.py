@@ -135,10 +135,8 @@ class EmbedderSpec(Spec):
         if kind == "sentence":
             return
         spec = self.model_spec()
-        if kind == "causal" and (reason := spec.cannot("embed")):
-            raise SpecError(f"embedder {self.title}: {reason}; leave embedder.kind out")
         config = spec.config()
-        if kind == "masked" and (reason := find_direction(config)):
+        if reason := spec.cannot("embed") if kind == "causal" else find_direction(config):
             raise SpecError(f"embedder {self.title}: {reason}; leave embedder.kind out")
         num_layers = next((config[key] for key in _LAYER_COUNTS if isinstance(config.get(key), int)), None)
         if num_layers is not None:  # the states are the embeddings and those after each layer

@@ -22,7 +22,7 @@ from openended.harness.backends.openai.dialects import CompletionRequest, Sampli
 from openended.harness.backends.openai.probe import Probe, ProbeReport, are_same_model, describe_answers
 from openended.harness.backends.openai.session import ServerInfo, ServerSession, fetch_info
 from openended.harness.backends.openai.spec import ServerSpec
-from openended.harness.core import Advance, DataError, DeviceMap, Generation, SpecError
+from openended.harness.core import Advance, DataError, DeviceMap, Generation
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
 from openended.harness.models import ForwardRow, Pool, TextTokenizer, load_tokenizer
 
@@ -195,9 +195,7 @@ class ServerBackend(models.Backend):
         """Request one text per call; its seed depends on run seed, example and sample only."""
         decoder, prompts = request.decoder, request.prompts
         self.spec.demand("generate", decoder)
-        sampling = make_sampling(decoder)
-        if sampling is None:
-            raise SpecError(f"model {self.spec.title}: the server has no parameters for {decoder.title}")
+        sampling = cast("Sampling", make_sampling(decoder))  # `demand` has refused decoders without parameters
 
         async def generate_text(server: ServerSession, prompt: Prompt) -> None:
             generation = await self._generate_text(server, sampling, prompt, request)
