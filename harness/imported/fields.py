@@ -136,7 +136,9 @@ class FieldValues:
         is_usual = self.path in usual
         if self.kind not in order or self.may_be_turns or not (self.is_text or is_usual):
             return 0
-        return len(order) - order.index(self.kind) + is_usual / 2 - self.path.startswith("Answer.") / 4
+        return (
+            len(order) - order.index(self.kind) + is_usual / 2 + (self.has_turns - self.path.startswith("Answer.")) / 4
+        )
 
     def describe(self) -> str:
         """Describe the values in a few words."""
@@ -180,7 +182,7 @@ class FieldChoice:
             if (_name_writer(self.writer, value) == "human") != self.is_by_people:
                 return f"{self.writer} is {str(value).lower().removesuffix('.0')!r:.20}"
         if self.role is not None:
-            message = find_message({"role": row.get(self.role), "content": ""})
+            message = find_message({"role": find_value(row, self.role), "content": ""})
             if (message or {}).get("role") != role:
                 return f"rows of other roles than {role}"
         return None
@@ -265,8 +267,11 @@ def _walk(value: Any, path: str, depth: int, kind: str = "") -> Iterator[tuple[s
             yield from _walk(item, path, depth - 1, "list" if isinstance(item, str) else kind)
     elif isinstance(value, Mapping):
         message = find_message(value) if path else None
-        if message is not None and isinstance(message["content"], str):
-            yield path, message["content"], kind
+        content = message["content"] if message is not None else None
+        if isinstance(content, list):
+            content = "".join(str(find_value(part, "text") or "") for part in content)
+        if isinstance(content, str):
+            yield path, content, kind
         for name, inner in list(value.items())[:_MOST_FIELDS]:
             is_numbered = isinstance(name, str) and name.isdecimal() and path and isinstance(inner, str)
             yield from _walk(inner, path if is_numbered else f"{path}.{name}".lstrip("."), depth - 1, kind)
@@ -344,7 +349,7 @@ def _explain_missing_text(values: Mapping[str, FieldValues], order: Sequence[str
     groups = ((prompts, "is a prompt"), (turns, "may be either"), (others, "is no text"))
     able = [*turns, *(v for v in others if v.kind in order and v.is_varied and v.has_letters)]
     able += [v for v in others if v.is_text and v.is_varied]
-    best = able[0].path if able else "NAME"
+    best = next((v.path for v in able if v.path), "NAME")
     named = [(sorted(group, key=lambda v: v.path != best)[:3], word) for group, word in groups if group]
     parts = [f"{', '.join(v.describe() for v in group)} {word}" for group, word in named]
     got = "; ".join(parts) or "no texts at all"
@@ -387,13 +392,14 @@ def choose_fields(
     elif all(path not in cells and FieldChoice(path).find(cells) is ... for cells in records):
         raise SpecError(f"{position}: no field {path!r}{suggest(path, {*map(str, first), *values})}; set {option}NAME")
     rest = [name for name in values if name != path and not path.startswith(f"{name}.")]
-    roles = [find_message({"role": text, "content": ""}) for text in (values["role"].texts if "role" in values else ())]
+    role = next((name for name in ("role", f"{path}.role") if name in values), None)
+    roles = [find_message({"role": text, "content": ""}) for text in (values[role].texts if role else ())]
     is_unpaired = first.keys() >= _GPT2_OUTPUT and "prompt" not in first
     writer, kinds = _find_writers(records)
     is_absent = _SEVERAL <= len(records) > values.get(path, FieldValues(path)).records
     reading = FieldChoice(
         path, chosen is None, _find_prompt(values, rest), None if is_unpaired else _find_id(first, path),
-        role="role" if {"user", "assistant"} <= {message["role"] for message in roles if message} else None,
+        role=role if {"user", "assistant"} <= {message["role"] for message in roles if message} else None,
         writer=writer, is_by_people=kinds == {True} or (len(kinds) == 2 and side == "human"),
         is_unpaired=is_unpaired, has_turns=path == "messages" or (path in values and values[path].has_turns),
         is_partial=is_absent and (chosen is None or FieldChoice(path).find(first) is ...),

@@ -327,7 +327,9 @@ def _read_cell(cell: Any) -> Any:  # noqa: ANN401 - JSON
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             value = parse(cell)
             if isinstance(value, dict):  # else the text is JSON itself
-                is_record = "text" in value or any(classify(str(k)) in ("output", "human", "prompt") for k in value)
+                is_record = {"text", "choices", "messages"} & value.keys() or any(
+                    classify(str(k)) in ("output", "human", "prompt") for k in value
+                )
                 return value if is_record or find_message(value) else None
             return value if all(isinstance(i, str) for i in value) or all(isinstance(i, dict) for i in value) else None
     return None

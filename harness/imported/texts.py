@@ -33,7 +33,7 @@ _TURN_MARK = (
 # What texts hold beside what was written, the share of them that shows it, and what is said.
 _REMARKS = (
     (re.compile(_TURN_MARK), 0.5, "its texts hold whole dialogues ({!r}), which are scored with their marks"),
-    (re.compile(r"^\d+[.)] "), 0.999, "its texts begin with numbers, which are scored with them"),
+    (re.compile(r"^\[?\d+[.)/][\d ]"), 0.999, "its texts begin with numbers or dates, which are scored with them"),
     (re.compile(r"^\s*\{.*\}\s*$", re.DOTALL), 0.5, "its texts are JSON objects, which are scored as they stand"),
     (re.compile(r"^\s*= .* =\s*$"), 0, "some of its texts are headings ({!r}), which are scored too"),
 )

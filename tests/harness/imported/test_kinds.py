@@ -90,7 +90,7 @@ READ = {
     "decoded.jsonl": (rows(lambda i, p, a, b: {"id": f"dm-{i}", "decoded": a, "references": [b, a], "model_id": "M1"}), "system", "decoded", 4, 1),
     "dolly.jsonl": (rows(lambda i, p, a, b: {"instruction": p, "context": "", "response": a, "category": "open_qa"}), "system", "response", 4, 1),
     "tree.jsonl": ([{"message_id": f"{i}{r}", "parent_id": None, "text": t, "role": r, "lang": "en"} for i, (p, a, _) in enumerate(ROWS) for r, t in (("prompter", p), ("assistant", a))], "system", "text", 4, 1),
-    "gemini.jsonl": (rows(lambda i, p, a, b: {"request": {"contents": [{"role": "user", "parts": [{"text": p}]}]}, "response": {"candidates": [{"content": {"parts": [{"text": a}], "role": "model"}, "finishReason": "STOP"}]}}), "system", "response.candidates.content.parts.text", 4, 1),
+    "gemini.jsonl": (rows(lambda i, p, a, b: {"request": {"contents": [{"role": "user", "parts": [{"text": p}]}]}, "response": {"candidates": [{"content": {"parts": [{"text": a}], "role": "model"}, "finishReason": "STOP"}]}}), "system", "response.candidates.content", 4, 1),
     "chat_log.jsonl": (rows(lambda i, p, a, b: {"tstamp": 1.5, "type": "chat", "model": "m", "state": {"template_name": "v1", "messages": [["USER", p], ["ASSISTANT", a]]}}), "system", "state.messages", 4, 1),
     "promptfoo.json": ({"evalId": "e", "results": {"version": 3, "results": rows(lambda i, p, a, b: {"prompt": {"raw": p}, "vars": {"topic": "x"}, "response": {"output": a}, "success": True}), "stats": {"successes": 4}}}, "system", "response.output", 4, 1),
     "events.jsonl": ([{"spec": {"eval_name": "e"}}, *rows(lambda i, p, a, b: {"event_id": i, "type": "sampling", "data": {"prompt": p, "sampled": [a]}}), {"final_report": {"accuracy": 0.5}}], "system", "data.sampled", 4, 1),
@@ -105,7 +105,7 @@ READ = {
     "lists_in_cells.csv": (table(["prompt", "model_a", "answers"], [[json.dumps([p]), "m", str([a, b])] for p, a, b in ROWS]), "system", "answers", 8, 2),
     "survey.csv": (table(["StartDate", "PROLIFIC_PID", "Q1_text"], [["Start Date", "Prolific ID", "Continue the story that you see."], ['{"ImportId":"a"}', '{"ImportId":"b"}', '{"ImportId":"c"}'], *(["2024-01-01", f"5f{i}", a] for i, a in enumerate(TEXTS))]), "human", "Q1_text", 4, 1),
     "labels.json": (rows(lambda i, p, a, b: {"id": i, "annotations": [{"result": [{"value": {"choices": ["Good"]}, "type": "choices"}]}], "data": {"text": a, "ref": i}, "created_at": "2023-01-01"}), "system", "data.text", 4, 1),
-    "bedrock.jsonl": (rows(lambda i, p, a, b: {"recordId": str(i), "modelInput": {"messages": [{"role": "user", "content": [{"type": "text", "text": p}]}]}, "modelOutput": {"role": "assistant", "content": [{"type": "text", "text": a}], "stop_reason": "end_turn"}}), "system", "modelOutput.content", 4, 1),
+    "bedrock.jsonl": (rows(lambda i, p, a, b: {"recordId": str(i), "modelInput": {"messages": [{"role": "user", "content": [{"type": "text", "text": p}]}]}, "modelOutput": {"role": "assistant", "content": [{"type": "text", "text": a}], "stop_reason": "end_turn"}}), "system", "modelOutput", 4, 1),
     "flags.csv": (table(["text", "generated"], [[t, g] for _, a, b in ROWS for t, g in ((a, 1.0), (b, 0.0))]), "system", "text", 4, 1),
     "chat_of_a_character.jsonl": ([{"character_name": "Bot"}, *({"name": n, "is_user": n == "You", "mes": t} for p, a, _ in ROWS for n, t in (("You", p), ("Bot", a)))], "system", "mes", 4, 1),
     "strings.jsonl": ("".join(f"{json.dumps(a)}\n" for a in TEXTS), "system", "text", 4, 1),
@@ -127,7 +127,7 @@ READ = {
     "stories.csv": (table(["Prompt", "Human Story", "Model Story"], [[p, b, a] for p, a, b in ROWS]), "system", "Model Story", 4, 1),
     "pairs.jsonl": (rows(lambda i, p, a, b: {"prompter": p, "assistant": a}), "system", "assistant", 4, 1),
     "display_predictions.json": (rows(lambda i, p, a, b: {"instance_id": f"id{i}", "predicted_text": a, "stats": {"rouge_l": 0.2}}), "system", "predicted_text", 4, 1),
-    "message_batch.jsonl": (rows(lambda i, p, a, b: {"custom_id": f"s{i}", "result": {"type": "succeeded", "message": {"role": "assistant", "model": "m", "content": [{"type": "text", "text": a}]}}}), "system", "result.message.content", 4, 1),
+    "message_batch.jsonl": (rows(lambda i, p, a, b: {"custom_id": f"s{i}", "result": {"type": "succeeded", "message": {"role": "assistant", "model": "m", "content": [{"type": "text", "text": a}]}}}), "system", "result.message", 4, 1),
     "ollama_chat.jsonl": (rows(lambda i, p, a, b: {"model": "m", "message": {"role": "assistant", "content": a}, "done_reason": "stop", "done": True}), "system", "message", 4, 1),
     "tgi.jsonl": (rows(lambda i, p, a, b: {"inputs": p, "generated_text": a, "details": {"finish_reason": "length", "tokens": [{"id": 5, "text": w, "logprob": -1.0} for w in a.split()]}}), "system", "generated_text", 4, 1),
     "sglang.jsonl": (rows(lambda i, p, a, b: {"text": a, "output_ids": [5, 6], "meta_info": {"id": f"{i}f", "finish_reason": {"type": "length"}}}), "system", "text", 4, 1),
@@ -191,6 +191,9 @@ READ = {
     "lines_of_json.txt": ("".join(f"{json.dumps({'prompt': p, 'response': a})}\n" for p, a, _ in ROWS), "system", "response", 4, 1),
     "movie_lines.txt": ("".join(f"L{i} +++$+++ u0 +++$+++ BIANCA +++$+++ {a}\n" for i, a in enumerate(TEXTS)), "human", "4", 4, 1),
     "history.json": ([{"type": kind, "data": {"content": t, "type": kind}} for p, a, _ in ROWS for kind, t in (("human", p), ("ai", a))], "system", "data.content", 4, 1),
+    "convos.json": ({"score": 0.4, "htmls": [f"<h3>Conversation</h3> {p} {b}" for p, _, b in ROWS], "convos": [talk(p, a) for p, a, _ in ROWS]}, "system", "convos", 4, 1),
+    "bodies.csv": (table(["id", "request_body", "response_body"], [[i, json.dumps({"messages": talk(p)}), json.dumps({"choices": [{"message": {"role": "assistant", "content": a}}]})] for i, (p, a, _) in enumerate(ROWS)]), "system", "response_body.choices.message", 4, 1),
+    "session.jsonl": ([{"type": role, "uuid": f"{i}", "message": {"role": role, "content": t}} for i, (p, a, _) in enumerate(ROWS) for role, t in (("user", p), ("assistant", [{"type": "text", "text": a}]))], "system", "message", 4, 1),
     "generate.txt": ("2020-01-01 | INFO | loading\n" * 2 + "".join(f"S-{i}\t{p}\nT-{i}\t{b}\nH-{i}\t-0.5\t{a}\nD-{i}\t-0.5\t{a}\nP-{i}\t-0.1 -0.2\n" for i, (p, a, b) in reversed(list(enumerate(ROWS)))), "system", "generation", 4, 1),
 }  # fmt: skip
 NOTES = {  # what is said of some of them
@@ -402,7 +405,7 @@ def test_dialogues_in_one_text_and_numbers_before_it_are_noted(tmp_path, form):
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": form.format(p, a)} for p, a, _ in ROWS])
     assert "its texts hold whole dialogues" in survey_texts(path, TextSelection()).describe("--field ")
     path = put(tmp_path, "numbered.txt", "".join(f"{i}. {text}\n" for i, text in enumerate(TEXTS, 1)))
-    assert "its texts begin with numbers" in survey_texts(path, TextSelection()).describe("--field ")
+    assert "its texts begin with numbers or dates" in survey_texts(path, TextSelection()).describe("--field ")
 
 
 def test_missing_and_repeated_texts_are_noted(tmp_path):
