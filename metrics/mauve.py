@@ -97,6 +97,7 @@ class Mauve(Quantized):
     option_synonyms = {
         "kmeans_explained_var": "explained_variance", "kmeans_num_redo": "restarts", "kmeans_max_iter": "max_iter",
         "divergence_curve_discretization_size": "curve_points", "mauve_scaling_factor": "scaling_factor",
+        "num_clusters": "num_buckets",
     }  # fmt: skip
     version = 2
     ranges = {"kl_human_model": (0.0, np.inf), "kl_model_human": (0.0, np.inf), **RANGES}

@@ -32,6 +32,7 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
     """Your own prompts and human continuations, or texts to be cut, one JSON object per line; .gz is allowed."""
 
     name = "jsonl"
+    synonyms = ("json", "custom", "own", "local", "file", "my_data")
     source = "your own file"
     size = "any"
     license = "the file's own"

@@ -26,7 +26,9 @@ _OPTIONS = {
     "decoder.temperature={}": "temperature temp",
     "model.chat_template=true": "chat use_chat_template",
     "model.dtype={}": "torch_dtype precision",
-    "model.dtype=float16": "fp16 half bf16",
+    "model.dtype=float16": "fp16 half",
+    "model.dtype=bfloat16": "bf16",
+    "where={}": "only filter select subset include",
     "model.instruction={}": "system_prompt system_instruction instruction",
     "max_new_tokens={}": "max_length max_tokens max_gen_toks max_gen_len max_len gen_length gen_len length",
     "min_new_tokens={}": "min_length min_tokens",
@@ -66,6 +68,14 @@ _ANSWERS = {
     "the code of a model folder is not run; families that transformers has need none (model=denoiser has the option)": (
         "trust_remote_code remote_code"
     ),
+    "a server is model=openai model.dialect=sglang model.path=NAME model.base_url=URL": "sglang",
+    "a server is model=openai model.dialect=llama_cpp model.path=NAME model.base_url=URL": (
+        "llama.cpp llama_cpp llamacpp llama-cpp"
+    ),
+    "a server is model=openai model.dialect=openai model.path=NAME model.base_url=URL": "ollama tgi lmstudio server",
+    "random numbers depend on seed, example and sample alone; runtime.threads fixes how sums are rounded": (
+        "deterministic reproducible cudnn_deterministic"
+    ),
     "a quantized model is a GGUF file: model=FILE.gguf; others are read as model.dtype=float32, bfloat16 or float16": (
         "load_in_8bit load_in_4bit quantization quantize quantization_config bits"
     ),
@@ -81,11 +91,16 @@ _ANSWERS = {
     "paired tests: openended report NAME --baseline SYSTEM for systems, openended compare A B for scores of samples": (
         "paired paired_bs paired_ar paired_bootstrap significance significance_test p_value t_test ttest"
     ),
+    "a grid: openended -m decoder=nucleus decoder.p=0.9,0.95": "sweep grid grid_search sweep_params",
+    "figures are in the folder of the report; report.figures of a layout changes them (docs/using.md)": (
+        "plot plots figure figures fig"
+    ),
+    "a layout has decimals: {METRIC: N}, typed as report.decimals or --layout FILE.yaml": "decimals digits round",
     "judges rate a study: openended rate make NAME, then openended rate judge study model=… model.path=…": (
         "judge judge_model llm_judge grader evaluator"
     ),
     "every report has its tables as .md, .tex and .csv in outputs/reports/NAME, and results.parquet for programs": (
-        "csv tex latex md markdown html json excel xlsx"
+        "csv tex latex md markdown html json excel xlsx save save_json"
     ),
     "options are words of their own, as model.path=gpt2 model.dtype=float16 decoder.p=0.9": (
         "model_args model_kwargs gen_kwargs generation_kwargs generation_config task_args run_entries run_specs"
@@ -110,6 +125,13 @@ _COMMANDS = {
     "openended compare A B for scores of samples, openended report A B --side-by-side for runs": "diff vs ttest",
     "-m hydra/sweeper=optuna 'decoder.p=interval(0.5,1)' maximize=[mauve]": "search optimize tune optuna hpo",
     "openended list": "ls",
+    "openended describe NAME": "info explain about what man doc docs",
+    "hf download OWNER/NAME where there is a network": "download fetch pull get",
+    "openended store gc, which keeps what runs use; a run is a folder of outputs/runs": (
+        "clean clear cache gc delete remove rm prune reset"
+    ),
+    "a run; nothing has to be set up: openended decoder=nucleus": "init new start setup create",
+    "openended finetune model=MODEL task=TASK output=FOLDER": "train fit",
     "model=openai model.base_url=http://HOST:8000 for a model that is served": "serve chat",
 }
 

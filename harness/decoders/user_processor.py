@@ -49,7 +49,7 @@ class UserProcessor(SamplingDecoder):
             return
         is_source = Path(self.path).suffix == ".py" and Path(self.path).is_file()
         digest = core.digest_file(Path(self.path))[:16] if is_source else ""
-        self.require(bool(digest), "path", "a Python file")
+        self.require(bool(digest), "path", "a Python file that exists")
         self.require(self.code in ("", digest), "code", f"the digest of {self.path}, {digest}")
         object.__setattr__(self, "code", digest)
 

@@ -427,7 +427,7 @@ def _count_tokens(name: str, length: object, counter: BackendSpec | None, task: 
         return length
     words = re.fullmatch(r"(\d+)w", length)
     if words is None:
-        raise core.SpecError(f"{name}: expected a number of tokens, or of words as 330w, got {length!r}")
+        raise core.SpecError(f"{name}: expected a number of tokens, or of words as 330w, or null, got {length!r}")
     if counter is None:
         raise core.SpecError(f"{name}={length}: words are counted by the tokens of a model, and there is none")
     return max(1, round(int(words[1]) * measure_tokens_per_word(counter, task)))

@@ -233,7 +233,8 @@ _SKIP = {"--leave-out": {"action": "store_true", "help": "skip files that cannot
 COMMANDS = {
     "make": Command(
         make, {
-            "words": {"nargs": "*", "metavar": "RUNS", "help": "names of experiments or grids, or folders of runs"},
+            "words": {"nargs": "*", "metavar": "RUNS", "help": "names of experiments or grids, or folders of runs",
+                      "synonyms": ("--runs", "--run", "--name", "--grid", "--experiment")},
             "-o/--out": {"type": Path, "default": Path("study"), "metavar": "DIR", "help": "default: study"},
             **core.OUTPUTS,
             "--dry": {"action": "store_true", "help": "print hours and intervals, and write nothing"},

@@ -75,7 +75,7 @@ _ARGUMENTS: core.Arguments = {
     "--name": {"metavar": "NAME", "help": "of the runs and the report; default: score-TIME"},
     "--outputs-dir": {"default": "outputs", "metavar": "DIR", "help": "where everything is kept",
                       "synonyms": ("--out", "--output", "--output-dir", "--outputs")},
-    "--device": {"default": "auto", "help": "auto, cpu, cuda, …"},
+    "--device": {"default": "auto", "help": "auto, cpu, cuda, …", "synonyms": ("--gpu", "--gpus", "--cuda")},
     "--intervals": {"type": int, "default": core.COUNT, "metavar": "N",
                     "help": f"replicates for the 95 %% intervals; 0: none; default: {core.COUNT}"},
     "-v/--verbose": {"action": "store_true", "help": "one line per artifact; rules, dates, commands, signatures"},
@@ -95,6 +95,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = core.make_parser("score", description, {**_ARGUMENTS, "--human": human}, example, EPILOG)
     if chosen := next((word for word in words if word.startswith("metric=") and not Path(word).exists()), None):
         parser.error(f"{chosen}: here, metrics are named by --metrics {chosen.partition('=')[2].strip('[]')}")
+    if "--human" not in words and (human_file := next((word for word in words if word.startswith("human=")), None)):
+        parser.error(f"{human_file}: the human texts are typed as --human {human_file.removeprefix('human=')}")
     typed = [Path(word) for before, word in pairwise(["", *words]) if word and not before.startswith("-")]
     if runs := next((path for path in typed if path.is_dir() and suggest_command(path)), None):
         parser.error(f"{runs}: expected files of texts{suggest_command(runs)}")

@@ -172,6 +172,8 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
         if broken := core.find_broken_plugin(group, choice):
             return f"{group} {choice!r} is a plug-in that cannot be used: {broken}"
         if group in ("model", "scorer", "embedder", "scoring"):
+            if group == "model" and (answer := explain_foreign_option(choice, "", ())):
+                return f"no model {choice!r}; {answer}"
             if group == "model" and _OF_A_SERVICE.fullmatch(choice) and choice not in accepted:
                 typed = f"model=openai model.path={choice} model.base_url=URL"
                 return f"no model {choice!r}: one of a server or service is {typed}"

@@ -131,5 +131,7 @@ def test_a_length_in_words_is_measured_in_the_models_tokens(tmp_path):
     spec = built.models.model
     tokens = len(load_tokenizer(spec).encode("one two three four five six seven eight"))
     assert built.texts.max_new_tokens == round(4 * tokens / 8)
-    with pytest.raises(SpecError, match="max_new_tokens: expected a number of tokens, or of words as 330w, got '4 w'"):
+    with pytest.raises(
+        SpecError, match="max_new_tokens: expected a number of tokens, or of words as 330w, or null, got '4 w'"
+    ):
         settings(tmp_path, *words[:-1], "max_new_tokens='4 w'")
