@@ -1,21 +1,19 @@
-"""Compose the configuration of a command by Hydra, and those of its jobs from what Hydra lists.
+"""Compose the configuration of a command and of its jobs, each set of choices once by `hydra.compose`.
 
-Hydra lists the files that a set of choices consists of; their plain nodes are merged in its order. Jobs that differ in
-the classes that they choose share its list, and those that differ in values share what is merged. OmegaConf resolves
-references. What a command types beyond choices and values, Hydra composes itself.
+Jobs that differ in values, or in the classes that they choose, share what Hydra composed: plain containers, in which
+only what differs is replaced. OmegaConf resolves references.
 """
 
-import copy
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
-from hydra import initialize_config_module
+from hydra import compose, initialize_config_module
 from hydra.conf import HydraConf
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
@@ -28,7 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from openended.harness import core
 from openended.harness.app.hydra.command_line import DECISION_OPTIONS, SEARCH_OPTIONS, CommandLine
-from openended.harness.app.hydra.experiments import DEFAULTS_ALONE, read_file
+from openended.harness.app.hydra.experiments import read_choice
 from openended.harness.app.hydra.grid_state import write_state
 from openended.harness.report import TrackerOptions, build_tracker_options
 from openended.harness.results import build_layout
@@ -36,10 +34,8 @@ from openended.harness.run import NO_JUDGMENTS, JudgmentOptions, Settings, build
 
 log = logging.getLogger(__name__)
 _CLASSES = ("model", "decoder", "prompting", "scorer", "embedder", "metric")  # no choice sets options of other groups
-_SEARCH_PATH = "hydra.searchpath"
 _ONLY_NAMES = ("compat", "experiment", "scoring", "using")  # groups whose choices set options of other groups
 _LONGEST_NAME = 200
-_UNRESOLVED = re.compile(r"\$\{|\?\?\?")
 _REFERENCE = re.compile(r"\$\{(\w*)")  # to an option of the root, or to one of its nodes
 _ACCEPTED_HYDRA_OPTIONS = (
     "hydra.sweeper",
@@ -84,7 +80,7 @@ class Job:
         write_state(self.grid, self.number, self.title, state, seconds, **facts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Composition:
     """A configuration without the node `hydra`, and what that says of it."""
 
@@ -95,18 +91,9 @@ class Composition:
     @classmethod
     def read(cls, composed: DictConfig) -> Self:
         """Take the node `hydra` out of what Hydra composed."""
-        return cls.split(to_plain(composed, resolve=False), composed.hydra.runtime.choices)
-
-    @classmethod
-    def split(cls, node: Mapping[str, Any], choices: Mapping[str, Any]) -> Self:
-        """Take the node `hydra` out of a whole configuration."""
-        options = {option: value for option, value in node.items() if option != "hydra"}
-        return cls(options, node["hydra"]["sweeper"] or {}, choices)
-
-    @cached_property
-    def unresolved(self) -> list[str]:
-        """The options with references or missing values."""
-        return [option for option, value in self.node.items() if _UNRESOLVED.search(str(value))]
+        node = to_plain(composed, resolve=False)
+        hydra = node.pop("hydra")
+        return cls(node, hydra["sweeper"] or {}, hydra["runtime"]["choices"])
 
     @property
     def name(self) -> str:
@@ -119,7 +106,7 @@ class Composition:
 
 
 class Composer:
-    """Composes configurations; Hydra is asked once for each set of choices of others than classes."""
+    """Composes configurations; Hydra is asked once for each set of choices."""
 
     def __init__(self, line: CommandLine | None = None, config: str = CONFIG) -> None:
         self.line, self.root = line or CommandLine(), config
@@ -128,18 +115,12 @@ class Composer:
             from openended.harness.app.hydra.config_folder import check_folder
 
             check_folder(Path(folder), self.line.words)
-        self._search = [f"{_SEARCH_PATH}=['file://{Path(folder).resolve()}']"] if folder is not None else []
+        self._search = [f"hydra.searchpath=['file://{Path(folder).resolve()}']"] if folder is not None else []
         with initialize_config_module("openended.conf", version_base="1.3"):
-            self._loader = GlobalHydra.instance().config_loader()
-        search_path = copy.deepcopy(self._loader.get_search_path())
-        search_path.prepend("openended", DEFAULTS_ALONE)
-        self._lister = type(self._loader)(search_path)
-        self.parser = OverridesParser.create(self._loader)  # `glob(*)` reads its choices
+            self.parser = OverridesParser.create(GlobalHydra.instance().config_loader())  # `glob(*)` reads its choices
         self._parse = lru_cache(maxsize=None)(self._parse_word)  # jobs share most of their words
-        self._files: dict[tuple[str, ...], tuple[list[tuple[str, str]], Mapping[str, Any]]] = {}
-        """Choices → the files that are merged, each with the node that it is put into, and group → choice."""
-        self._compositions: dict[tuple[str, ...], Composition] = {}
-        """Choices → what is composed of them."""
+        self._compositions: dict[tuple[str, ...], dict[tuple[str, ...], Composition]] = {}
+        """Choices other than of classes → choices of classes → what is composed of both."""
         self._command: DictConfig | None = None
         self._unused: set[str] = set()
 
@@ -152,9 +133,9 @@ class Composer:
     def compose(self, words: Sequence[str]) -> DictConfig:
         """Let Hydra compose a configuration, with the node `hydra`."""
         try:
-            overrides = [*words, *self._search]
-            config: DictConfig = self._loader.load_configuration(self.root, overrides, RunMode.RUN, from_shell=False)
-            return config
+            with initialize_config_module("openended.conf", version_base="1.3"):
+                config: DictConfig = compose(self.root, [*words, *self._search], return_hydra_config=True)
+                return config
         except (core.HarnessError, HydraException, OmegaConfBaseException):
             raise  # `translate_config_errors` explains them
         except Exception as err:  # Hydra's own checks of files raise what they like
@@ -184,7 +165,8 @@ class Composer:
 
                 if message := explain_unknown_axis(option, listed, list(config)):
                     raise core.SpecError(message)
-        self._compositions[choices] = Composition.read(config)
+        classes, others = self._split_classes(choices)
+        self._compositions[others] = {classes: Composition.read(config)}
         try:
             for override in values:
                 OmegaConf.update(config, str(override.key_or_group), override.value())
@@ -253,23 +235,21 @@ class Composer:
         """Compose a configuration and set its values; `complete` refuses one without a required value."""
         choices, values = _split([self._parse(word) for word in words])
         base = self._compose_choices(choices)
-        node, set_options = base.node, {str(override.key_or_group).partition(".")[0] for override in values}
+        node = base.node
         try:
             for override in values:
                 node = _set_value(node, str(override.key_or_group).split("."), override.value())
         except LookupError:  # Hydra sets it, or says what is wrong
-            node, set_options = Composition.read(self.compose(words)).node, set(base.node)
-        return replace(base, node=self._resolve_references(node, {*base.unresolved, *set_options}, complete=complete))
+            node = Composition.read(self.compose(words)).node
+        return replace(base, node=self._resolve_references(node, complete=complete))
 
-    def _resolve_references(
-        self, node: Mapping[str, Any], options: Collection[str], *, complete: bool
-    ) -> Mapping[str, Any]:
-        """Let OmegaConf resolve the references of options, and refuse missing values if the node is to be `complete`.
+    def _resolve_references(self, node: Mapping[str, Any], *, complete: bool) -> Mapping[str, Any]:
+        """Let OmegaConf resolve the references of a node, and refuse missing values if the node is to be `complete`.
 
         It is given only the options that have such values, and those that they name.
         """
-        texts = {option: str(node[option]) for option in node if option in options}
-        unresolved = [option for option, text in texts.items() if _UNRESOLVED.search(text)]
+        texts = {option: str(value) for option, value in node.items()}
+        unresolved = [option for option, text in texts.items() if "${" in text or "???" in text]
         if not unresolved:
             return node
         named = {name for option in unresolved for name in _REFERENCE.findall(texts[option])}
@@ -281,70 +261,49 @@ class Composer:
         return {**node, **{option: resolved[option] for option in unresolved}}
 
     def _compose_choices(self, words: tuple[str, ...]) -> Composition:
-        if words not in self._compositions:
-            try:
-                self._compositions[words] = self._merge_files(words)
-            except Exception:  # Hydra composes them, or says what is wrong
-                self._compositions[words] = Composition.read(self.compose(words))
-        return self._compositions[words]
-
-    def _merge_files(self, words: Sequence[str]) -> Composition:
-        """Merge the files of choices; raise an error if one of the words or files is for Hydra alone."""
+        """Compose choices, or exchange the classes of what was composed with the same other choices."""
         classes, others = self._split_classes(words)
-        if not all(map(read_file, _list_choices(classes))):  # a choice of the user's folder builds on others
-            classes, others = {}, tuple(words)
-        files, choices = self._list_files(others)
-        for group, choice in classes.items():
-            of_group = [file for file in files if file[1] == group and file[0].partition("/")[0] not in _ONLY_NAMES]
-            first = files.index(of_group[0])
-            rest = [file for file in files[first:] if file not in of_group]
-            files = [*files[:first], *((path, group) for path in _list_choices({group: choice})), *rest]
-        node: dict[str, Any] = {}
-        for file, package in files:
-            part = self._read_node(file)
-            for name in reversed(package.split(".") if package else ()):
-                part = {name: part}
-            node = core.merge_nodes(node, part)
-        return Composition.split(node, {**choices, **classes})
+        composed = self._compositions.setdefault(others, {})
+        if classes not in composed:
+            composed[classes] = self._exchange_classes(composed, classes) or Composition.read(self.compose(words))
+        return composed[classes]
 
-    def _list_files(self, words: tuple[str, ...]) -> tuple[list[tuple[str, str]], Mapping[str, Any]]:
-        """Let Hydra list the files of choices, each with the node that it is put into; also return group → choice."""
-        if words not in self._files:
-            listed = self._lister.compute_defaults_list(self.root, [*words, *self._search], RunMode.RUN)
-            if values := [o.input_line for o in listed.config_overrides if o.key_or_group != _SEARCH_PATH]:
-                raise LookupError(values[0])
-            unused = ("hydra/config", "hydra/launcher/")
-            read = [(each.config_path, each.package) for each in listed.defaults]
-            files = [(file, package) for file, package in read if not file.startswith(unused)]
-            self._files[words] = files, listed.overrides.known_choices
-        return self._files[words]
-
-    def _read_node(self, file: str) -> Mapping[str, Any]:
-        """Return the content of one of our files, or of the user's folder; raise `LookupError` for another one."""
-        if (choice := read_file(file)) is not None:
-            node = choice[0]
-        elif (folder := self.line.config_dir) is not None and (path := Path(folder, f"{file}.yaml")).is_file():
-            node = cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.load(path)))
-        else:
-            raise LookupError(file)
-        return {option: value for option, value in node.items() if option != "defaults"}
-
-    def _split_classes(self, words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Return the choices of classes and the other words, which may be all: no class is exchanged then."""
-        classes: dict[str, Any] = {}
+    def _split_classes(self, words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the choices of classes, sorted, and the other words, which may be all: no class is exchanged then."""
+        classes: dict[str, str] = {}
         others: list[str] = []
         for override in map(self._parse, words):
-            group = str(override.key_or_group)
+            group, word = str(override.key_or_group), str(override.input_line)
             if group not in _CLASSES:
-                others.append(str(override.input_line))
+                others.append(word)
             elif group in classes or override.type != OverrideType.CHANGE or override.package is not None:
-                return {}, tuple(words)  # of two choices Hydra takes the last
+                return (), tuple(words)  # of two choices Hydra takes the last
             else:
-                classes[group] = override.value()
+                classes[group] = word
         options = tuple(f"{group}." for group in classes)  # of a class that the other words do not choose
         if any(word.lstrip("+~").startswith(options) for word in others):
-            return {}, tuple(words)
-        return classes, tuple(others)
+            return (), tuple(words)
+        return tuple(sorted(classes.values())), tuple(others)
+
+    def _exchange_classes(
+        self, composed: Mapping[tuple[str, ...], Composition], words: Sequence[str]
+    ) -> Composition | None:
+        """Put other classes into an earlier composition; None where there is none, or it sets options of a class."""
+        classes = {str(override.key_or_group): override.value() for override in map(self._parse, words)}
+        earlier = [others for others in composed if {word.partition("=")[0] for word in others} <= classes.keys()]
+        if not earlier:
+            return None
+        base = composed[min(earlier, key=len)]
+        exchanged: dict[str, Any] = {}
+        try:
+            for group, choice in classes.items():
+                node = base.node.get(group) or {}
+                if _read_choices(group, list(node) if group == "metric" else base.choices.get(group)) != node:
+                    return None
+                exchanged[group] = _read_choices(group, choice)
+        except LookupError:
+            return None
+        return replace(base, node={**base.node, **exchanged}, choices={**base.choices, **classes})
 
     def _check_code(self, decoder: Any) -> None:  # noqa: ANN401 - as composed
         """Refuse a decoder of a file that the command does not name: only what is typed runs code."""
@@ -397,10 +356,17 @@ def _set_value(node: Any, path: Sequence[str], value: object) -> dict[str, Any]:
     return {**node, name: _set_value(node[name], rest, value) if rest else value}
 
 
-def _list_choices(classes: Mapping[str, Any]) -> list[str]:
-    """Return the files of choices, one or several of a group."""
-    pairs = [(group, names if isinstance(names, list) else [names]) for group, names in classes.items()]
-    return [f"{group}/{name}" for group, names in pairs for name in names]
+def _read_choices(group: str, names: Any) -> dict[str, Any]:  # noqa: ANN401 - as in Hydra
+    """Return the node of one choice or of several; raise `LookupError` for one that only Hydra can read."""
+    names = names if isinstance(names, list) else [names]
+    accepted = core.list_bundled_choices(group)
+    node: dict[str, Any] = {}
+    for name in names:
+        is_address = group != "metric" and isinstance(name, str) and ("/" in name or ".py:" in name)
+        if not is_address and (not isinstance(name, str) or name not in accepted or names.count(name) > 1):
+            raise LookupError(name)
+        node.update(read_choice(group, name))
+    return node
 
 
 def choose_name(config: Mapping[str, Any] | DictConfig, choices: Mapping[str, Any]) -> str:

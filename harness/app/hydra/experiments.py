@@ -25,7 +25,6 @@ from openended.harness.models import is_address
 
 PLUGINS = "hydra_plugins.openended"  # where Hydra looks for this project's plugins
 SCHEME = "openended"
-DEFAULTS_ALONE = f"{SCHEME}://defaults"  # where Hydra reads only which other files a file builds on
 GROUP, CHOICE, PAPER = "using", "experiment", "paper"
 SCORING = "scoring"
 _CLASSES_OF_MODELS = {
@@ -98,11 +97,10 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
         return SCHEME
 
     def load_config(self, config_path: str) -> ConfigResult:
-        is_alone = self.full_path() == DEFAULTS_ALONE
-        if (choice := ({}, None) if is_alone and _is_bundled_class(config_path) else read_file(config_path)) is None:
+        if (choice := _read(config_path)) is None:
             raise ConfigLoadError(f"Config not found: {config_path}")
         node, package = choice
-        config = OmegaConf.create({key: node[key] for key in node if key == "defaults" or not is_alone})
+        config = OmegaConf.create(dict(node))
         return ConfigResult(provider=self.provider, path=self.full_path(), config=config, header={"package": package})
 
     def available(self) -> bool:
@@ -112,21 +110,14 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
         return config_path in core.CLASS_GROUPS
 
     def is_config(self, config_path: str) -> bool:
-        return _is_bundled_class(config_path) or read_file(config_path) is not None
+        return _read(config_path) is not None
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         is_listed = config_path in core.CLASS_GROUPS and results_filter != ObjectType.GROUP
         return core.list_members(config_path) if is_listed else []  # all else that can be chosen is listed by `conf/`
 
 
-@lru_cache
-def _is_bundled_class(config_path: str) -> bool:
-    """Return whether a path is that of a class, which has no file and builds on nothing."""
-    group, _, name = config_path.removesuffix(".yaml").rpartition("/")
-    return core.find_class(group, name) in core.list_bundled_choices(group)
-
-
-def read_file(config_path: str) -> tuple[Mapping[str, Any], str | None] | None:
+def _read(config_path: str) -> tuple[Mapping[str, Any], str | None] | None:
     """Return the node of a choice, with its `defaults`, and its package; None if it is not ours."""
     path = config_path.removesuffix(".yaml")
     group, _, address = path.partition("/")
