@@ -176,6 +176,6 @@ def explain_foreign_option(word: str, value: str, options: Collection[str], grou
     """
     typed = find_foreign_option(word, options)
     answers = (answer for answer, words in _ANSWERS.items() if word in words.split())
-    hint = f"type {typed.format(value or '…')}" if typed else next(answers, None)
+    hint = f"type {typed.format(value.removeprefix('torch.') or '…')}" if typed else next(answers, None)
     is_other = hint is not None and hint.startswith("type ") and not hint.startswith(f"type {group}")
     return None if group in GROUPS and is_other else hint

@@ -195,7 +195,10 @@ class SameLengthRunner(CacheRunner):
         return self._read(rows, [copy_to_device(prompt, self._device, np.int64) for prompt in prompts])
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
-        return torch.cat(self._read(rows, list(ids[:, None])))
+        states = torch.cat(self._read(rows, list(ids[:, None])))
+        if not self.ragged:  # all rows in use are extended together: the others' texts have ended
+            self._past = {row: self._past[row] for row in rows}
+        return states
 
     def _read(self, rows: Sequence[int], new: Sequence[Tensor]) -> list[Tensor]:
         """Run new tokens (t,) of each row; returns their last hidden states (t, d)."""
@@ -220,8 +223,6 @@ class SameLengthRunner(CacheRunner):
             input_ids=ids, past_key_values=cache, use_cache=cache is not None, cache_position=at,
             position_ids=at.expand(len(ids), -1),
         )  # fmt: skip
-        if start:
-            self._past.clear()  # of rows whose texts have ended
         self._past.update({row: (cache, i) for i, row in enumerate(rows)})
         hidden: Tensor = out.last_hidden_state
         return hidden

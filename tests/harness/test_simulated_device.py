@@ -168,12 +168,18 @@ def test_scores_vectors_and_statistics_are_those_of_the_cpu():
         np.testing.assert_allclose(on_device, on_cpu, rtol=1e-4, atol=1e-5)
 
 
+def use_device(patch: pytest.MonkeyPatch, device: str) -> None:
+    """Let runs compute on a device; the package, which looks a name up once, must not keep the patched function."""
+    for module in ("models", "models.model_cache"):
+        patch.setattr(f"openended.harness.{module}.pick_device", lambda _: device)
+
+
 def read_values(folder: Path, device: str) -> dict[tuple[str, str, str], float]:
     """Return the values of a run with all metrics."""
     words = ("task=docs", "model=docs-s", "decoder=nucleus", "num_examples=4", "max_new_tokens=8", "metric=all")
     folder.mkdir()
     with pytest.MonkeyPatch.context() as patch, simulated_device.simulate_device():
-        patch.setattr("openended.harness.models.model_cache.pick_device", lambda _: device)
+        use_device(patch, device)
         openended(*words, cwd=folder, code=0)
     (record,) = read_records(folder / "outputs/runs")
     return {
@@ -193,7 +199,7 @@ def test_a_run_with_all_metrics_has_the_values_of_the_cpu(tmp_path):
 def test_a_run_on_a_device_that_fails_says_so_and_is_resumed(tmp_path, monkeypatch):
     words = ("task=docs", "model=docs-s", "decoder=nucleus", "num_examples=8", "max_new_tokens=12", "metric=length")
     options = ("runtime.batch_size=4", "runtime.flush_seconds=0")
-    monkeypatch.setattr("openended.harness.models.model_cache.pick_device", lambda _: "sim:0")
+    use_device(monkeypatch, "sim:0")
     with simulated_device.simulate_device():
         with simulated_device.fail_at("native_layer_norm", 190, LOST):
             failed = openended(*words, *options, cwd=tmp_path)

@@ -261,6 +261,8 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
         has_name = bool(sign) and not Path(word).exists()
         if not word or (has_name and not (name and path)):
             raise core.SpecError(f"expected FILE or NAME=FILE, got {word!r}")
+        if has_name and name in _FLAGS and not Path(path).exists():
+            raise core.SpecError(f"options of this command are flags: type {_FLAGS[name]} {path}")
         if has_name and (name in _RUN_OPTIONS or "." in name) and not Path(path).exists():
             raise core.SpecError(
                 f"{word}: no option of this command, which takes flags, metric.NAME.OPTION=VALUE and "

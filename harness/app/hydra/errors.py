@@ -26,7 +26,7 @@ _MAX_MATCHES = 3
 _WITH_OPTION = re.compile(r"(?P<choice>[\w-]+)[:@,](?:(?P<key>\w+)=)?(?P<value>[^\s=,]+)")  # `webtext:split=test`
 # `mine.py`, `mine.py::MyProcessor`, `mine.MyProcessor`
 _OWN_DECODER = re.compile(r"(?P<file>.+\.py)(:*(?P<name>\w*))|(?P<module>[\w.]+)\.(?P<member>[A-Z]\w*)")
-_OF_A_SERVICE = re.compile(r"(gpt-?\d|o\d|claude|gemini|grok|command-|mistral-).*", re.IGNORECASE)
+_OF_A_SERVICE = re.compile(r"(gpt-?[3-9]|o\d|claude|gemini|grok|command-|mistral-).*", re.IGNORECASE)
 _TEXT_FILE = re.compile(r"\.(jsonl?|npz|txt|[ct]sv|parquet|arrow|eval|gz|bz2|xz|zst)$")
 
 
@@ -145,13 +145,16 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
         group, _, choice = file.rpartition("/")
     if group in core.GROUPS:
         accepted = core.list_names(group)
-        if option := _WITH_OPTION.fullmatch(choice):
-            name, key, value = option["choice"], option["key"] or "OPTION", option["value"]
-            return f"no {group} {choice!r}: options are words of their own, as {group}={name} {group}.{key}={value}"
+        option = _WITH_OPTION.fullmatch(choice)
+        if option and option["choice"] in accepted and option["value"] not in accepted:
+            name, key, value = option["choice"], option["key"], option["value"]
+            key = key or ("path" if group == "task" and _TEXT_FILE.search(value) else "OPTION")
+            typed = f"'metric=[{name}]' metric.{name}" if group == "metric" else f"{group}={name} {group}"
+            return f"no {group} {choice!r}: options are words of their own, as {typed}.{key}={value}"
         if "=" in choice:
             return f"no {group} {choice!r}: options are words of their own, without quotes around all of them"
-        names = re.split(r"[\s;+&|]+", choice)
-        if len(names) > 1 and (" " in choice or {*names} <= {*accepted}):
+        names = re.findall(r"[^\s;+&|,]+", choice)
+        if len(names) > 1 and {*names} <= {*accepted}:
             typed = f"'metric=[{','.join(names)}]'" if group == "metric" else f"-m {group}={','.join(names)}"
             return f"no {group} {choice!r}: names are separated by commas, as {typed}"
         if choice.endswith((".yaml", ".yml")):
@@ -174,10 +177,11 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
         if group in ("model", "scorer", "embedder", "scoring"):
             if group == "model" and (answer := explain_foreign_option(choice, "", ())):
                 return f"no model {choice!r}; {answer}"
-            if group == "model" and _OF_A_SERVICE.fullmatch(choice) and choice not in accepted:
+            is_served = group == "model" and _OF_A_SERVICE.fullmatch(choice) is not None
+            close = get_close_matches(choice, accepted, n=1, cutoff=0.8 if is_served else 0.75)  # gpt5 is not gpt2
+            if is_served and not close:
                 typed = f"model=openai model.path={choice} model.base_url=URL"
                 return f"no model {choice!r}: one of a server or service is {typed}"
-            close = get_close_matches(choice, accepted, n=1, cutoff=0.75)
             hint = f"did you mean {close[0]!r}?" if close else f"openended list {group} has those that we describe;"
             return f"no {group} {choice!r}; {hint} others: {group}=./FOLDER, {group}=FILE.gguf, {group}=OWNER/NAME"
         hub = " (a dataset of the hub is task=hub task.path=OWNER/NAME)" if group == "task" else ""

@@ -326,7 +326,11 @@ def _parse_retry_after(value: str | None) -> float | None:
 
 
 async def run_concurrently(jobs: Iterable[J], work: Callable[[J], Awaitable[None]], workers: int) -> None:
-    """Run jobs, at most `workers` at a time; the first failure cancels the others."""
+    """Run jobs, at most `workers` at a time; the first failure cancels the others.
+
+    Raises:
+        DataError: If a job ended as cancelled although none had failed, so that its result is missing.
+    """
     pending = iter(jobs)
 
     async def run_jobs() -> None:
@@ -335,7 +339,8 @@ async def run_concurrently(jobs: Iterable[J], work: Callable[[J], Awaitable[None
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(max(1, workers)):
-                tasks.create_task(run_jobs())
+            running = [tasks.create_task(run_jobs()) for _ in range(max(1, workers))]
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from failures.exceptions[0].__cause__
+    if any(task.cancelled() for task in running):  # a task group raises nothing for them
+        raise DataError(f"a request was cancelled; {RESUME_HINT}")

@@ -8,7 +8,7 @@ import pytest
 
 from openended.harness.generation import kv_cache
 from openended.harness.generation.kv_cache import round_up_to_tiles
-from openended.harness.generation.runners import make_runner
+from openended.harness.generation.runners import SameLengthRunner, make_runner
 from openended.harness.models.onednn import is_packed
 from tests.harness.generation.models import FAMILIES, make_family_model, prompt_rows
 from tests.lazy import torch
@@ -77,6 +77,19 @@ def test_a_copied_row_goes_on_as_its_source(name):
     assert torch.equal(one, two)
     run.copy([1], [0], length=6)  # a prompt that another row has run
     assert run.lengths.tolist()[:2] == [6, 8]
+
+
+def test_rows_of_one_cache_whose_lengths_differ_are_extended_together():
+    lm, ids = make_family_model("gpt2"), torch.tensor(prompt_rows(3, 9, 300))
+    run = SameLengthRunner(lm, 3, 20)
+    run.start([0, 1, 2], ids[:, :6].tolist())
+    run.extend(ids[:, 6], [0, 1, 2])
+    run.copy([1], [1], length=6)
+    for ends in ([7, 6, 7], [8, 7, 8]):
+        logits = run.logits(run.extend(ids[torch.arange(3), ends], [0, 1, 2]))
+        for row, end in enumerate(ends):
+            want = lm.model(ids[row : row + 1, : end + 1]).logits[0, -1]
+            torch.testing.assert_close(logits[row], want, atol=3e-4, rtol=1e-3)
 
 
 def test_once_keeps_nothing():

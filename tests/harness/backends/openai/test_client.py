@@ -371,3 +371,20 @@ def test_a_key_that_is_a_word_changes_no_text(monkeypatch):
     monkeypatch.setenv("SERVER_KEY", "empty")
     with listening(send(reply_bytes(b'{"text": "an empty list"}'))) as address:
         assert post(address, timeout=5, key_name="SERVER_KEY") == {"text": "an empty list"}
+
+
+def test_a_job_that_is_cancelled_is_no_silent_loss():
+    finished: list[int] = []
+
+    async def work(job: int) -> None:
+        await asyncio.sleep(0)
+        if job == 2:
+            raise asyncio.CancelledError
+        finished.append(job)
+
+    for workers in (1, 3):
+        jobs = module.run_concurrently(range(6), work, workers)
+        check_error(
+            DataError, "a request was cancelled; finished texts are kept; repeat the command", asyncio.run, jobs
+        )
+    assert finished == [0, 1, 0, 1, 3, 4, 5]

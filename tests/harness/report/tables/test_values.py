@@ -117,6 +117,15 @@ def test_metrics_without_any_value_are_one_note_instead_of_columns(tmp_path):
     assert [column.key for column in table(tmp_path, metrics=("m", "a")).columns] == ["m", "a"]
 
 
+def test_a_table_whose_only_values_are_human_says_why_in_its_cells(tmp_path):
+    empty = result("model", "m", {}, primary="m", status="undefined", notes=["there are no texts"])
+    ceiling = result("ceiling", "n", {"n": 1.0}), result("human", "n", {"n": 1.0})
+    write_run(tmp_path, "greedy", 0, results=[empty, *ceiling])
+    made = table(tmp_path)
+    assert [column.key for column in made.columns] == ["m"]
+    assert made.rows[-1].cells[0].note == "there are no texts"
+
+
 def test_the_parentheses_say_whose_error_they_are():
     rows = [("x", "model", (make_cell(0.5, error=0.1),))]
     for metric, words in (("bradley_terry", "standard error"), ("mauve", "metric's own std")):
