@@ -48,6 +48,7 @@ _OPTIONS = {
     "outputs_dir={}": "output_dir output_path output out out_dir outputs save_to save_dir log_dir results_dir",
     "output={}": "output_dir",
     "task.tokens={} (which tokens are counted)": "tokenizer",
+    "judgment_systems={}": "judgment_players",
 }
 # Hint → the words that no option stands for.
 _ANSWERS = {

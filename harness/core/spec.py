@@ -28,7 +28,7 @@ Accepts = Callable[[Any], object]
 
 _WORD = 1 << 63
 # What people type for several numbers: `1:5`, `1..5`, `0-4`, `0.5; 0.9`, `linspace(0,1,5)`.
-_SEVERAL = re.compile(r"[\d.]+([:;+ -]+[\d.]+)+|\d[\d.]*\.\.[\d.]+|[\w.]*(range|linspace).*")
+_SEVERAL = re.compile(r"[\d.]+([:;+ -]+[\d.]+)+|\d[\d.]*\.\.[\d.]+|[\w.]*(range|linspace)\W.*")
 REQUIRED: Any = dataclasses.MISSING
 """As the default of `ranged` or `option`: the option must be given."""
 
@@ -73,6 +73,9 @@ class JsonOptions(dict[str, Any]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mapping) and to_canonical_json(self) == to_canonical_json(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
     def __hash__(self) -> int:  # type: ignore[override] # a spec is hashable, and its options stay as they are
         return hash(to_canonical_json(self))

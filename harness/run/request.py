@@ -1,4 +1,4 @@
-"""The door of a run: what its texts are made of, decided and checked before anything is computed."""
+"""What the texts of a run are made of, decided and checked before anything is computed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _ABILITIES: Mapping[str, tuple[models.Ability, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """Who writes the texts of a run."""
+    """The model that writes the texts of a run, and how."""
 
     model: models.BackendSpec
     decoder: Decoder

@@ -41,7 +41,8 @@ def _compare(args: argparse.Namespace) -> None:
         if not path.exists() and (RUNS / path).is_dir():
             raise SpecError(f"{path} is a name of runs: openended report {path} --baseline SYSTEM tests its systems")
         if not path.exists() and str(path) in list_names("decoder"):
-            grid = f"openended -m decoder={','.join(args.systems)}"
+            decoders = [name for name in args.systems if name in list_names("decoder")]
+            grid = f"openended -m decoder={','.join(decoders if len(decoders) > 1 else [*decoders, '…'])}"
             raise SpecError(f"{path} is a decoder, expected files of scores: {grid} compares decoders in one table")
         if path.is_dir() and (command := suggest_command(path)):
             raise SpecError(f"{path}: expected files of scores{command} --baseline SYSTEM, which tests its systems")

@@ -95,7 +95,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = core.make_parser("score", description, {**_ARGUMENTS, "--human": human}, example, EPILOG)
     if chosen := next((word for word in words if word.startswith("metric=") and not Path(word).exists()), None):
         parser.error(f"{chosen}: here, metrics are named by --metrics {chosen.partition('=')[2].strip('[]')}")
-    if "--human" not in words and (human_file := next((word for word in words if word.startswith("human=")), None)):
+    names_human = any(word.partition("=")[0] == "--human" for word in words)
+    if not names_human and (human_file := next((word for word in words if word.startswith("human=")), None)):
         parser.error(f"{human_file}: the human texts are typed as --human {human_file.removeprefix('human=')}")
     typed = [Path(word) for before, word in pairwise(["", *words]) if word and not before.startswith("-")]
     if runs := next((path for path in typed if path.is_dir() and suggest_command(path)), None):

@@ -34,7 +34,9 @@ DECISION_OPTIONS = ("decide", "alpha", "looks")
 # Options whose keys the user chooses.
 _OWN_KEYS = re.compile(r"(report\.(where|names)|judgment_systems|model\.engine|hydra\.launcher\.resources)\b")
 _NAMES = re.compile(r"\[?\s*[\w-]+(\s*,\s*[\w-]+)*\s*\]?")  # of choices; a list of metrics is in brackets
-_ADDED = re.compile(r"^\++((?:task|model|decoder|scorer|embedder|runtime)\.\w+=)")  # all their options are there
+_ADDED = re.compile(
+    r"\++((task|model|decoder|scorer|embedder|runtime)\.\w+=.*)"
+)  # all their options are there, unless it is none
 _ONE_CHOICE = {*core.GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
 _WITH_VALUE = re.compile(r"([\w-]+)[:(=](?:(\w+)=)?([\w.+-]+)\)?")  # a choice with the value of an option
 
@@ -104,7 +106,8 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
                 explain_missing_equals(word, words[position - 1] if position else "", words[position + 1 :])
             )
         else:
-            options.append(_spell_option(_ADDED.sub(r"\1", word)))
+            added = _ADDED.fullmatch(word)
+            options.append(_spell_option(added[1] if added and f"{added[2]}=none" not in words else word))
     typed: dict[str, str] = {}
     for word in options:
         _refuse_wrong_choice(word)
@@ -170,7 +173,10 @@ def _translate_choices(word: str, config_dir: str | None) -> str:
     key, sign, value = word.partition("=")
     group = key.lstrip("+")
     if group in ("model", "scorer", "scoring", "embedder") and value.startswith(("http://", "https://")):
-        raise core.SpecError(f"{word}: a server is typed as model=openai model.path=NAME model.base_url={value}")
+        if group == "embedder":
+            raise core.SpecError(f"{word}: no server embeds; expected a hub id, a folder or a bundled model")
+        role = "model" if group == "model" else "scorer"
+        raise core.SpecError(f"{word}: a server is typed as {role}=openai {role}.path=NAME {role}.base_url={value}")
     if not sign or group not in core.GROUPS or not _NAMES.fullmatch(value):
         return word
 
