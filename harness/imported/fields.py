@@ -22,7 +22,7 @@ DIFFUSION_FIELDS = ("generated_seqs", "text_samples")
 NAMES: Mapping[Side, tuple[str, ...]] = {
     "system": (
         "generation", "generated_text", "gen_text", "completion", "continuation", "output", "response",
-        *DIFFUSION_FIELDS, "gens_article", "article", "pred", "prediction",
+        *DIFFUSION_FIELDS, "gens_article", "article",
     ),
     "human": ("human", "human_text", "reference"),
 }  # fmt: skip
@@ -34,7 +34,7 @@ _IDS = (
     "ind30k", "inst_index",
 )  # fmt: skip
 _REQUESTS = ("prompt", "instruction", "question", "query", "input")  # even if short
-_MODELS = ("model", "model_id", "model_name", "generator", "system", "policy", "decoder")
+_MODELS = ("model", "model_id", "model_name", "generator", "system", "policy", "decoder", "provider.id")
 # What a field may call the writer of a text; fields that say yes or no, and whether yes is a person.
 _PEOPLE = frozenset(("human", "person", "people", "real"))
 # Fields in which "human" stands among names of models.
@@ -69,6 +69,7 @@ SAMPLED = 200  # records that are looked at
 _ITEMS, _DEPTH, _MOST_FIELDS = 50, 8, 300  # of a record
 _SEVERAL = 5  # records that show that some have other fields
 _LONGER = 2.5  # times as many words make one of two unknown fields the one with the texts
+_OF_MODELS = re.compile(r"(?:^|_)(?:model|pred|prediction|generated)(?:_|$)")  # names of fields with a model's text
 _WORK = re.compile(r"(Input|Answer)\.")  # before a column of Mechanical Turk: what workers saw, and what they answered
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -133,7 +134,7 @@ class FieldValues:
 
     def rate(self, order: Sequence[str], usual: Collection[str]) -> float:
         """Return how well the field fits as texts: 0 if it cannot be, more by the class of its name, or a usual one."""
-        is_usual = self.path in usual
+        is_usual = self.path in usual or (self.is_text and _OF_MODELS.search(self.path.rpartition(".")[2]) is not None)
         if self.kind not in order or self.may_be_turns or not (self.is_text or is_usual):
             return 0
         return (
@@ -180,7 +181,7 @@ class FieldChoice:
         if self.writer is not None:
             value = row.get(self.writer)
             if (_name_writer(self.writer, value) == "human") != self.is_by_people:
-                return f"{self.writer} is {str(value).lower().removesuffix('.0')!r:.20}"
+                return f"{self.writer} is {str(value).lower().removesuffix('.0')[:30]!r}"
         if self.role is not None:
             message = find_message({"role": find_value(row, self.role), "content": ""})
             if (message or {}).get("role") != role:
@@ -408,8 +409,12 @@ def choose_fields(
     values = values if len(of_side) == len(records) else collect_values(of_side)
     names = values[writer].texts if writer in _NAMERS and writer in values else ()
     reading = replace(reading, model=_find_model(values, path) or (writer if len(set(names)) > 1 else None))
-    if chosen is None and reading.model is not None:
-        _refuse_several_models(of_side, reading, position)
+    if chosen is None and reading.model is not None and side == "system":
+        both = " and ".join(sorted({*values[reading.model].texts})[:2])
+        raise DataError(
+            f"{position}: texts of several models ({both}, {reading.model!r}) in one file; give each one a file, or "
+            f"read all as one system: {option}{_quote_name(path)}"
+        )
     return replace(reading, others=tuple(v.describe() for v in others[:2] if v.path not in reading.prompt))
 
 
@@ -439,19 +444,6 @@ def _name_writer(field: str, value: Any) -> str:  # noqa: ANN401 - JSON
         return "human" if _YES_OR_NO[name] == yes_means_human else "model"
     words = {*re.split(r"[\W_]+", name)}  # as of cmv_human
     return "human" if name in _PEOPLE or ("human" in words and not words & {"non", "not"}) else name
-
-
-def _refuse_several_models(records: Sequence[Cells], reading: FieldChoice, position: str) -> None:
-    """Raise `DataError` where a file has texts of several systems for one prompt."""
-    systems: dict[object, set[str]] = {}
-    for cells in records:
-        key = tuple(str(find_value(cells, name)) for name in reading.prompt) or (str(cells.get(reading.id or "")),)
-        name = find_value(cells, reading.model or "")
-        if not isinstance(name, list):  # the models of one record are noted
-            systems.setdefault(key, set()).add(str(name))
-    names = next((" and ".join(sorted(several)[:2]) for several in systems.values() if len(several) > 1), "")
-    if names:
-        raise DataError(f"{position}: texts of several models ({names}, {reading.model!r}) in one file; give each one")
 
 
 def _find_prompt(values: Mapping[str, FieldValues], names: Sequence[str]) -> tuple[str, ...]:

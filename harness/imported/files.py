@@ -454,6 +454,7 @@ def _read_json_document(file: Path) -> list[tuple[str, Cells]] | Mapping[str, An
         content = core.parse_json(b"[" + data.removeprefix(b"\xef\xbb\xbf") + b"]", str(file))
     if isinstance(content, dict) and isinstance(content.get("eval"), dict) and "samples" in content:
         return content
+    formats.recognize(iter([("1", content)] if isinstance(content, dict) else []), file, ReadSummary())  # may refuse it
     rows = _find_rows(content)
     if rows is None:
         raise DataError(

@@ -47,7 +47,7 @@ class RecordFormat:
     names: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict
     )  # another name → paths of texts, joined by spaces
-    rewrite: Callable[[Records, ReadSummary], Records] | None = None  # to records whose fields say what they hold
+    rewrite: Callable[[Records, Path, ReadSummary], Records] | None = None  # to records whose fields say what they hold
     read: Callable[[Cells, str], Iterable[dict[str, Any]]] | None = None  # (record, file and line) → its texts
     id: str = ""
     model: str = ""  # path of the name of the model that wrote a text; a file holds the texts of one
@@ -199,7 +199,17 @@ def _read_inspect(sample: Cells, where: str) -> Iterator[dict[str, Any]]:
     yield {**answer, "sample": epoch - 1, "text": text}
 
 
-def _choose_samplings(records: Records, summary: ReadSummary) -> Records:
+def _refuse_failed(records: Records, path: Path, summary: ReadSummary) -> Records:
+    """Yield the results of a batch of messages; one that has no answer is refused."""
+    del summary
+    for position, row in records:
+        if (kind := find_value(row, "result.type")) != "succeeded":
+            name = row.get("custom_id")
+            raise DataError(f"{path}:{position}: request {name!r} {kind}; send it again, or delete its line")
+        yield position, row
+
+
+def _choose_samplings(records: Records, _path: Path, summary: ReadSummary) -> Records:
     """Yield the first answer to each sample of a log of OpenAI's evals; later ones are those of a grading model."""
     answered = set()
     for position, row in records:
@@ -211,7 +221,7 @@ def _choose_samplings(records: Records, summary: ReadSummary) -> Records:
                 yield position, row
 
 
-def _follow_threads(records: Records, summary: ReadSummary) -> Records:
+def _follow_threads(records: Records, _path: Path, summary: ReadSummary) -> Records:
     """Yield the conversations of ChatGPT's export: of a tree of messages, those that lead to the current one."""
     for position, row in records:
         nodes, name, messages = find_value(row, "mapping"), row.get("current_node"), list[dict[str, Any]]()
@@ -233,6 +243,14 @@ INSPECT = RecordFormat(
     names={"prompt": ("input", "input.content"), "human": ("target",)},
 )  # fmt: skip
 FORMATS = (
+    RecordFormat(
+        {"custom_id": _ID, "url": (str,), "body": (dict,)},
+        refusal="requests of a batch without their answers; take the batch's output file",
+    ),
+    RecordFormat(
+        {"results": (dict,), "configs": (dict,), "versions": (dict,)},
+        refusal="scores of lm-evaluation-harness and no texts; take samples_*.jsonl, which --log_samples writes",
+    ),
     RecordFormat({"created_at": _ID, "response": (str,)}, values={"done": False}, refusal=STREAMED),  # of Ollama
     RecordFormat({"created_at": _ID, "message": (dict,)}, values={"done": False}, refusal=STREAMED),
     RecordFormat({}, values={"object": "chat.completion.chunk"}, refusal=STREAMED),  # of OpenAI
@@ -245,6 +263,10 @@ FORMATS = (
     RecordFormat(  # of axolotl
         {"segments.label": (list,), "segments.text": (list,)},
         refusal="segments to train on, of which `label` says which are answers; write these to a file",
+    ),
+    RecordFormat({"custom_id": _ID, "result.type": (str,)}, rewrite=_refuse_failed),  # of Anthropic
+    RecordFormat(  # LLaMA-Factory
+        {"predict": (str,), "label": (str,)}, names={"generation": ("predict",), "reference": ("label",)}
     ),
     RecordFormat(  # ROCStories
         {f"sentence{number}": (str,) for number in range(1, 5)}, names={"text": SENTENCES},
@@ -280,7 +302,7 @@ def recognize(records: Records, path: Path, summary: ReadSummary) -> tuple[str |
     if form.refusal:
         raise DataError(f"{path}: {form.refusal}")
     if form.rewrite is not None:
-        return form.title, form.rewrite(records, summary)
+        return form.title, form.rewrite(records, path, summary)
     if form.read is None:
         return form.title, ((position, {**row, **form.find_texts(row)}) for position, row in records)
     rows = ((position, f"{path}{':' if position.isdecimal() else ', '}{position}", row) for position, row in records)

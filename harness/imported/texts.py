@@ -321,7 +321,7 @@ def _list_pieces(value: Any, field: str, where: str) -> Iterator[tuple[Any, str 
     """Yield the texts in a value, each with its reasoning: of a text, of a list of them, of messages."""
     if isinstance(value, Mapping) and value.get("tool_calls") and not value.get("content"):
         return  # a turn that only calls a tool
-    if isinstance(value, list) and not all(isinstance(part, Mapping) and "type" in part for part in value):
+    if value == [] or (isinstance(value, list) and not all(isinstance(p, Mapping) and "type" in p for p in value)):
         yield from chain.from_iterable(_list_pieces(item, field, where) for item in value)
     elif isinstance(value, list) or (isinstance(value, Mapping) and find_message(value)):
         message = {"content": value} if isinstance(value, list) else find_message(value) or {}

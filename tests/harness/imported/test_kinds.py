@@ -95,7 +95,6 @@ READ = {
     "promptfoo.json": ({"evalId": "e", "results": {"version": 3, "results": rows(lambda i, p, a, b: {"prompt": {"raw": p}, "vars": {"topic": "x"}, "response": {"output": a}, "success": True}), "stats": {"successes": 4}}}, "system", "response.output", 4, 1),
     "events.jsonl": ([{"spec": {"eval_name": "e"}}, *rows(lambda i, p, a, b: {"event_id": i, "type": "sampling", "data": {"prompt": p, "sampled": [a]}}), {"final_report": {"accuracy": 0.5}}], "system", "data.sampled", 4, 1),
     "pipeline.jsonl": (rows(lambda i, p, a, b: [{"generated_text": a}, {"generated_text": b}]), "system", "generated_text", 8, 2),
-    "completions.jsonl": (rows(lambda i, p, a, b: {"source": "s", "instruction": p, "models": ["m", "n"], "completions": [{"model": "m", "response": a, "critique": "It is good enough."}, {"model": "n", "response": b, "critique": "It is fine too."}]}), "system", "completions.response", 8, 2),
     "labeled.jsonl": ([{"text": t, "label": name} for _, a, b in ROWS for name, t in (("human", b), ("machine", a))], "system", "text", 4, 1),
     "labeled_people.jsonl": ([{"text": t, "label": name} for _, a, b in ROWS for name, t in (("human", b), ("machine", a))], "human", "text", 4, 1),
     "benchmark.json": ({"backend": "vllm", "model_id": "m", "input_lens": [5] * 4, "itls": [[0.1, 0.2]] * 4, "generated_texts": TEXTS, "errors": [""] * 4}, "system", "generated_texts", 4, 1),
@@ -149,7 +148,6 @@ READ = {
         {"sample_id": f"e.{i}", "type": "match", "data": {"correct": False, "expected": b, "sampled": a}})), {"final_report": {"accuracy": 0.5}}], "system", "data.sampled", 4, 1),
     "firefly.jsonl": (rows(lambda i, p, a, b: {"conversation_id": i, "conversation": [{"human": p, "assistant": a}, {"human": p, "assistant": b}], "dataset": "moss"}), "system", "conversation.assistant", 8, 2),
     "kto.jsonl": (rows(lambda i, p, a, b: {"prompt": talk(p), "completion": talk("", a)[1:], "label": i % 2 == 0}), "system", "completion", 4, 1),
-    "nectar.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "answers": [{"answer": a, "model": "m", "rank": 1}, {"answer": b, "model": "n", "rank": 2}]}), "system", "answers.answer", 8, 2),
     "test.wp_target": ("".join(f"{a} <newline> {b}\n" for _, a, b in ROWS), "human", "text", 4, 1),
     "nbest.txt": ("".join(f"{i} ||| {t} ||| LM0= -4.2 ||| -4.25\n" for i, (_, a, b) in enumerate(ROWS) for t in (a, b)), "system", "2", 8, 1),
     "old_mac.txt": ("\r".join(TEXTS) + "\r", "system", "text", 4, 1),
@@ -185,8 +183,6 @@ READ = {
     "longbench.jsonl": (rows(lambda i, p, a, b: {"pred": a, "answers": [b, a], "all_classes": None}), "system", "pred", 4, 1),
     "samples.json": ("".join(f"{json.dumps([a])}\n" for a in TEXTS), "system", "text", 4, 1),
     "mage.csv": (table(["text", "label", "src"], [r for _, a, b in ROWS for r in ([b, 1, "cmv_human"], [a, 0, "cmv_machine_gpt-3.5"])]), "system", "text", 4, 1),
-    "comparison.json": (rows(lambda i, p, a, b: {"user_input": p, "responses_and_scores": [{"response": a, "source": "m"}, {"response": b, "source": "n"}]}), "system", "responses_and_scores.response", 8, 2),
-    "prism.jsonl": (rows(lambda i, p, a, b: {"conversation_history": [*talk(p), {"role": "model", "content": a, "model_name": "m"}, {"role": "model", "content": b, "model_name": "n"}]}), "system", "conversation_history", 8, 2),
     "monkey.csv": (table(["Respondent ID", "IP Address", "Please write a story."], [["", "", "Open-Ended Response"], *[[i, "10.0.0.1", a] for i, a in enumerate(TEXTS)]]), "human", "Please write a story.", 4, 1),
     "lines_of_json.txt": ("".join(f"{json.dumps({'prompt': p, 'response': a})}\n" for p, a, _ in ROWS), "system", "response", 4, 1),
     "movie_lines.txt": ("".join(f"L{i} +++$+++ u0 +++$+++ BIANCA +++$+++ {a}\n" for i, a in enumerate(TEXTS)), "human", "4", 4, 1),
@@ -194,18 +190,24 @@ READ = {
     "convos.json": ({"score": 0.4, "htmls": [f"<h3>Conversation</h3> {p} {b}" for p, _, b in ROWS], "convos": [talk(p, a) for p, a, _ in ROWS]}, "system", "convos", 4, 1),
     "bodies.csv": (table(["id", "request_body", "response_body"], [[i, json.dumps({"messages": talk(p)}), json.dumps({"choices": [{"message": {"role": "assistant", "content": a}}]})] for i, (p, a, _) in enumerate(ROWS)]), "system", "response_body.choices.message", 4, 1),
     "session.jsonl": ([{"type": role, "uuid": f"{i}", "message": {"role": role, "content": t}} for i, (p, a, _) in enumerate(ROWS) for role, t in (("user", p), ("assistant", [{"type": "text", "text": a}]))], "system", "message", 4, 1),
+    "predicted.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "predict": a, "label": b}), "system", "generation", 4, 1),
+    "predicted_by_people.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "predict": a, "label": b}), "human", "reference", 4, 1),
+    "numbers.csv": (table(["question", "answer", "prediction", "model_output"], [[p, f"{b} #### 3", "3", a] for p, a, b in ROWS]), "system", "model_output", 4, 1),
     "generate.txt": ("2020-01-01 | INFO | loading\n" * 2 + "".join(f"S-{i}\t{p}\nT-{i}\t{b}\nH-{i}\t-0.5\t{a}\nD-{i}\t-0.5\t{a}\nP-{i}\t-0.1 -0.2\n" for i, (p, a, b) in reversed(list(enumerate(ROWS)))), "system", "generation", 4, 1),
 }  # fmt: skip
 NOTES = {  # what is said of some of them
     "mage.csv": "left out: 4 (src is 'cmv_human')", "lines_of_json.txt": "read as JSON lines: its first line is an object",
-    "comparison.json": "of several models ('responses_and_scores.source')", "prism.jsonl": "('conversation_history.model_name')",
-    "nectar.jsonl": "of several models ('answers.model')", "turing.csv": "left out: 4 (label is 'human')",
+    "turing.csv": "left out: 4 (label is 'human')",
     "raid.csv": "left out: 4 (model is 'human')", "test.wp_target": "read as plain text: its name does not say what it is",
     "eou.txt": "its texts hold whole dialogues ('__eou__')", "hc3.jsonl": "not 'human_answers'",
 }  # fmt: skip
 REFUSED = {
+    "prism.jsonl": (rows(lambda i, p, a, b: {"conversation_history": [*talk(p), {"role": "model", "content": a, "model_name": "m"}, {"role": "model", "content": b, "model_name": "n"}]}), "texts of several models .m and n, 'conversation_history.model_name'. in one file", "conversation_history"),
+    "comparison.json": (rows(lambda i, p, a, b: {"user_input": p, "responses_and_scores": [{"response": a, "source": "m"}, {"response": b, "source": "n"}]}), "texts of several models .m and n, 'responses_and_scores.source'. in one file", "responses_and_scores.response"),
+    "nectar.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "answers": [{"answer": a, "model": "m", "rank": 1}, {"answer": b, "model": "n", "rank": 2}]}), "texts of several models .m and n, 'answers.model'. in one file", "answers.answer"),
+    "completions.jsonl": (rows(lambda i, p, a, b: {"source": "s", "instruction": p, "models": ["m", "n"], "completions": [{"model": "m", "response": a, "critique": "It is good enough."}, {"model": "n", "response": b, "critique": "It is fine too."}]}), "texts of several models .m and n, 'completions.model'. in one file", "completions.response"),
     "per_instance_stats.json": (rows(lambda i, p, a, b: {"instance_id": f"id{i}", "stats": [{"name": {"name": "num_references"}, "sum": 1}]}), "is no text", "NAME"),
-    "batch_input.jsonl": (rows(lambda i, p, a, b: {"custom_id": f"t{i}", "url": "/v1/chat/completions", "body": {"model": "m", "messages": talk(p)}}), "expected a message with the role 'assistant', got user", None),
+    "batch_input.jsonl": (rows(lambda i, p, a, b: {"custom_id": f"t{i}", "url": "/v1/chat/completions", "body": {"model": "m", "messages": talk(p)}}), "requests of a batch without their answers; take the batch's output file", None),
     "stream.sse": ('data: {"choices": [{"text": "a "}]}\n\ndata: [DONE]\n', "pieces of streamed answers", None),
     "ollama_stream.jsonl": ([{"model": "m", "created_at": "2024", "response": f"{w} ", "done": False} for w in TEXTS[0].split()], "pieces of streamed answers", None),
     "chunks.jsonl": ([{"object": "chat.completion.chunk", "choices": [{"delta": {"content": w}}]} for w in TEXTS[0].split()], "pieces of streamed answers", None),
@@ -251,6 +253,9 @@ REFUSED = {
     "segments.jsonl": (rows(lambda i, p, a, b: {"segments": [{"label": False, "text": p}, {"label": True, "text": a}]}), "segments to train on, of which `label` says", None),
     "printed.txt": ("".join(f"{ {'prompt': p, 'text': a} }\n" for p, a, _ in ROWS), "objects as Python prints them, expected JSON", None),
     "judged.jsonl": (rows(lambda i, p, a, b: {"question_id": f"q{i}", "judge": "j", "model": "m", "games": [{"user_prompt": p, "judgment": a, "score": "A>B"}]}), "'games.user_prompt' .* is a prompt; 'games.judgment' .* is no text", "games.judgment"),
+    "results.json": ({"results": {"gsm8k": {"alias": "gsm8k", "exact_match,none": 0.4}}, "configs": {"gsm8k": {"task": "gsm8k", "doc_to_text": "Question: {{question}} Answer:"}}, "versions": {"gsm8k": 3}}, "scores of lm-evaluation-harness and no texts; take samples_", None),
+    "expired.jsonl": (rows(lambda i, p, a, b: {"custom_id": f"s{i}", "result": {"type": "succeeded", "message": {"role": "assistant", "content": [{"type": "text", "text": a}]}} if i < 3 else {"type": "expired"}}), "expired.jsonl:4: request 's3' expired; send it again", None),
+    "providers.json": ({"results": {"results": [{"provider": {"id": m}, "prompt": {"raw": p}, "response": {"output": t}} for p, a, b in ROWS for m, t in (("m", a), ("n", b))]}}, "texts of several models .m and n, 'provider.id'. in one file", "response.output"),
     "ids.txt": ("1 2 7 3 12\n" * 4, "token ids perhaps", None),
     "headless.csv": (table(["A text that is no header", "x"], [[a, "y"] for a in TEXTS]), "add a line with names, as id and text, above it", None),
 }  # fmt: skip
@@ -298,7 +303,7 @@ def test_what_is_doubtful_is_asked_and_the_advice_works(tmp_path, name):
     error = check_error((DataError, SpecError), message, survey_texts, path, TextSelection())
     if suggested is not None:
         name = f"'{suggested}'" if " " in suggested else suggested
-        assert error.endswith(f"name it: generations_field={name}")
+        assert error.endswith((f"name it: generations_field={name}", f"all as one system: generations_field={name}"))
     if suggested not in (None, "NAME"):
         assert survey_texts(path, TextSelection(suggested)).count >= 4
 
