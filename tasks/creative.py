@@ -104,8 +104,8 @@ class Creative(UserFileTask):
                 yield Example(identity, prompt, str(text.text), meta)
             else:
                 skipped["the reference's text is empty"] += 1
-        if references:
-            left = next(iter(references.values()))[0]
+        left = next((text for texts in (references or {}).values() for text in texts if not text.sample), None)
+        if left is not None:
             raise DataError(
                 f"{left.where}: answers none of the {self.num_draws} draws; use the options of the task of that run"
             )
@@ -118,14 +118,14 @@ class Creative(UserFileTask):
         return [str(text.text).strip() for text in read_texts(path, TextSelection("line" if is_plain else None))]
 
     def _read_references(self) -> dict[str, list[ImportedText]]:
-        """Return the first sample of each of the reference's texts by id, or by prompt where lines have no id."""
+        """Return the first sample of each id; where lines have no id, all texts of a prompt, drawn again."""
         path = _find_texts(Path(str(self.reference)))
         texts: dict[str, list[ImportedText]] = defaultdict(list)
         for text in _read_run(path) if path.suffix == ".arrow" else read_texts(path, TextSelection(is_strict=True)):
             key = text.prompt if text.identity is None else text.identity
             if key is None:
                 raise DataError(f"{text.where}: no field 'prompt' and no id; give each line the prompt that it answers")
-            if not text.sample:
+            if text.identity is None or not text.sample:
                 texts[key].append(text)
         if not texts:
             raise DataError(f"{self.reference}: holds no text")

@@ -70,7 +70,8 @@ _ITEMS, _DEPTH, _MOST_FIELDS = 50, 8, 300  # of a record
 _SEVERAL = 5  # records that show that some have other fields
 _LONGER = 2.5  # times as many words make one of two unknown fields the one with the texts
 _OF_MODELS = re.compile(r"(?:^|_)(?:model|pred|prediction|generated)(?:_|$)")  # names of fields with a model's text
-_WORK = re.compile(r"(Input|Answer)\.")  # before a column of Mechanical Turk: what workers saw, and what they answered
+_WORK = re.compile(r"^(Input|Answer)\.")  # before a column of Mechanical Turk: what workers saw and answered
+_SIGNS = re.compile(r"[\W_]+")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -100,7 +101,9 @@ class FieldValues:
     records: int = 0
     has_lists: bool = False  # of plain texts
     has_turns: bool = False  # conversations
+    has_answers: bool = False  # of an assistant, in conversations
     kind: str = ""  # what the name says, as `classify`
+    is_of_worker: bool = False  # an answer on Mechanical Turk, which may judge a text
 
     @property
     def words(self) -> float:
@@ -116,6 +119,12 @@ class FieldValues:
     def is_wordy(self) -> bool:
         """Return whether most values have several words."""
         return sum(count_words(text) > 1 for text in self.texts) > len(self.texts) / 2
+
+    @property
+    def is_of_words(self) -> bool:
+        """Return whether the values are numbers or single words, as labels are."""
+        are_short = all(count_words(text) < 2 for text in self.texts)
+        return are_short and not self.has_turns and any(map(str.strip, self.texts))
 
     @property
     def is_varied(self) -> bool:
@@ -134,18 +143,17 @@ class FieldValues:
 
     def rate(self, order: Sequence[str], usual: Collection[str]) -> float:
         """Return how well the field fits as texts: 0 if it cannot be, more by the class of its name, or a usual one."""
-        is_usual = self.path in usual or (self.is_text and _OF_MODELS.search(self.path.rpartition(".")[2]) is not None)
-        if self.kind not in order or self.may_be_turns or not (self.is_text or is_usual):
+        is_of_model = self.is_text and _OF_MODELS.search(self.path.rpartition(".")[2]) is not None
+        weight = 0.5 if self.path in usual else 0.4 if is_of_model else 0
+        if self.kind not in order or self.may_be_turns or not (self.is_text or weight):
             return 0
-        return (
-            len(order) - order.index(self.kind) + is_usual / 2 + (self.has_turns - self.path.startswith("Answer.")) / 4
-        )
+        return len(order) - order.index(self.kind) + weight + (self.has_turns - self.is_of_worker) / 4
 
     def describe(self) -> str:
         """Describe the values in a few words."""
         path, distinct, count = f"'{self.path}'", len(set(self.texts)), len(self.texts)
         if self.has_turns:
-            return f"{path} (conversations)"
+            return f"{path} (conversations{'' if self.has_answers else ' without an answer'})"
         if self.may_be_turns or (self.has_lists and not self.has_turns and self.kind == "text"):
             return f"{path} (lists of texts: turns, or samples?)"
         if count >= 4 and distinct <= count / 2 and self.words < 8:
@@ -167,6 +175,7 @@ class FieldChoice:
     role: str | None = None  # a field that says who wrote a text, a user or an assistant
     writer: str | None = None  # a field that says whether a person or a model wrote a text
     is_by_people: bool = False  # the texts that are read
+    names_machines: bool = False  # the writers' field does
     is_unpaired: bool = False  # its texts answer no prompts
     has_turns: bool = False  # the field holds conversations
     is_partial: bool = False  # some of the first records lack the field, and so may others
@@ -180,7 +189,7 @@ class FieldChoice:
         """Return why the text of a record is not of this side or role; None if it is."""
         if self.writer is not None:
             value = row.get(self.writer)
-            if (_name_writer(self.writer, value) == "human") != self.is_by_people:
+            if (_name_writer(self.writer, value, self.names_machines) == "human") != self.is_by_people:
                 return f"{self.writer} is {str(value).lower().removesuffix('.0')[:30]!r}"
         if self.role is not None:
             message = find_message({"role": find_value(row, self.role), "content": ""})
@@ -233,15 +242,23 @@ def find_value(row: Any, path: str) -> Any:  # noqa: ANN401 - JSON
 def collect_values(records: Sequence[Cells]) -> dict[str, FieldValues]:
     """Return path → texts of the records, in the order in which the paths come first."""
     by_path: dict[str, FieldValues] = {}
+    is_work = any("HITId" in cells for cells in records)
     for cells in records:
         seen: set[str] = set()
         for path, item, kind in _walk(cells, "", _DEPTH):
             if path not in by_path and len(by_path) >= _MOST_FIELDS:
                 continue
-            values = by_path.setdefault(path, FieldValues(path, kind=classify(path)))
+            if path not in by_path:
+                column = path
+                if is_work:  # all columns are facts about the work but those that its requester named
+                    column = _WORK.sub("", path, 1) if _WORK.match(path) else "metadata." + path
+                is_of_worker = is_work and path.startswith("Answer.")
+                by_path[path] = FieldValues(path, kind=classify(column), is_of_worker=is_of_worker)
+            values = by_path[path]
             values.records += path not in seen
             seen.add(path)
-            values.has_turns = values.has_turns or kind == "turns"
+            values.has_turns = values.has_turns or kind in ("turns", "answered")
+            values.has_answers = values.has_answers or kind == "answered"
             values.has_lists = values.has_lists or kind == "list"
             values.texts.append(item)
     return {path: values for path, values in by_path.items() if 2 * values.records >= len(records)}
@@ -255,9 +272,12 @@ def _walk(value: Any, path: str, depth: int, kind: str = "") -> Iterator[tuple[s
         return
     elif isinstance(value, list):
         if is_conversation(value):
-            contents = (message["content"] for item in value if (message := find_message(item)) is not None)
-            yield path, next((content for content in reversed([*contents]) if isinstance(content, str)), ""), "turns"
-            names = [(name, item.get(name)) for item in value if isinstance(item, Mapping) for name in _MODELS]
+            messages = [message for item in value if (message := find_message(item)) is not None]
+            answers = [message for message in messages if message["role"] == "assistant"]
+            contents = (message["content"] for message in reversed(messages))
+            last = next((content for content in contents if isinstance(content, str)), "")
+            yield path, last, "answered" if answers else "turns"
+            names = [(name, answer.get(name)) for answer in answers for name in _MODELS if name != "system"]
             yield from ((f"{path}.{name}", model, "") for name, model in names if isinstance(model, str))
             return
         parts = [part for part in value if isinstance(part, Mapping) and "type" in part]
@@ -283,7 +303,7 @@ def classify(path: str) -> str:
     if _METADATA_FIELDS & set(path.lower().split(".")[:-1]):
         return "other"
     kinds = []
-    for part in reversed(_WORK.sub("", path, 1).split(".")):
+    for part in reversed(path.split(".")):
         words = [word.lower() for word in _WORD.findall(part)]
         kinds_of_part = [kind for word in words if (kind := _KIND_OF.get(word) or _KIND_OF.get(word.removesuffix("s")))]
         if {"best", "correct"} & {*words} and "output" in kinds_of_part and words[-1] not in ("answer", "answers"):
@@ -320,13 +340,14 @@ def choose_field(
             "read as the names of its columns: add a line with names, as id and text, above it"
         )
     usual, order = {*NAMES[side], "text", *NAMES["system"]}, _ORDER[side]
-    ratings = {v.path: v.rate(order, usual) for v in values.values()}
+    has_texts = _has_texts(values, order)  # labels are no texts then, whatever they are called
+    ratings = {v.path: 0 if has_texts and v.is_of_words else v.rate(order, usual) for v in values.values()}
     best = max(ratings.values(), default=0)
     fields = [v for v in values.values() if best == ratings[v.path] > 0]
     if not fields and not any(v.may_be_turns for v in values.values()):  # short texts of the only field that can be
         rest = [v for v in values.values() if v.kind != "prompt" and v.path not in _IDS]
         fields = [v for v in rest if v.kind in order and v.is_varied and v.has_letters] if len(rest) == 1 else []
-    fields = fields or [v for v in values.values() if v.has_turns and v.kind == "prompt"]  # a history, with the answer
+    fields = fields or [v for v in values.values() if v.has_answers and v.kind == "prompt"]  # a history with the answer
     if not fields:
         raise DataError(_explain_missing_text(values, order, position, option))
     first = max(fields, key=lambda v: v.words)
@@ -340,6 +361,11 @@ def choose_field(
         )
     lesser = [v for v in values.values() if 0 < ratings[v.path] < best and v.texts != first.texts]
     return first.path, [*rivals, *lesser]
+
+
+def _has_texts(values: Mapping[str, FieldValues], order: Sequence[str]) -> bool:
+    """Return whether a field of a side, or one whose name says nothing, holds texts."""
+    return any(v.is_text and not v.may_be_turns and v.kind in order[:2] for v in values.values())
 
 
 def _explain_missing_text(values: Mapping[str, FieldValues], order: Sequence[str], position: str, option: str) -> str:
@@ -383,7 +409,8 @@ def choose_fields(
     path = chosen
     usual = next((name for name in (*NAMES[side], "text", *NAMES["system"], "messages") if name in first), "")
     has_texts_inside = usual != "messages" and any(name.startswith(f"{usual}.") for name in values)
-    if path is None and usual and usual not in values and not has_texts_inside:
+    has_others = usual != "messages" and _has_texts(values, _ORDER[side])
+    if path is None and usual and usual not in values and not has_texts_inside and not has_others:
         path = usual  # of another type, as reading says
     has_texts = any(v.is_text or v.path in ("text", *NAMES["system"]) for v in values.values())
     if path is None and IDS_FIELD in first and not has_texts:
@@ -396,12 +423,13 @@ def choose_fields(
     role = next((name for name in ("role", f"{path}.role") if name in values), None)
     roles = [find_message({"role": text, "content": ""}) for text in (values[role].texts if role else ())]
     is_unpaired = first.keys() >= _GPT2_OUTPUT and "prompt" not in first
-    writer, kinds = _find_writers(records)
+    writer, kinds, names_machines = _find_writers(records)
     is_absent = _SEVERAL <= len(records) > values.get(path, FieldValues(path)).records
     reading = FieldChoice(
         path, chosen is None, _find_prompt(values, rest), None if is_unpaired else _find_id(first, path),
         role=role if {"user", "assistant"} <= {message["role"] for message in roles if message} else None,
         writer=writer, is_by_people=kinds == {True} or (len(kinds) == 2 and side == "human"),
+        names_machines=names_machines,
         is_unpaired=is_unpaired, has_turns=path == "messages" or (path in values and values[path].has_turns),
         is_partial=is_absent and (chosen is None or FieldChoice(path).find(first) is ...),
     )  # fmt: skip
@@ -422,28 +450,36 @@ def _find_model(values: Mapping[str, FieldValues], path: str) -> str | None:
     """Return the field with the names of several models, in the text's turns, beside it or above it; None without."""
     parents = path.split(".")
     names = [".".join([*parents[:depth], name]) for depth in range(len(parents), -1, -1) for name in _MODELS]
-    names += [".".join([*parents[:-1], "source"])] if len(parents) > 1 else []
+    source = values.get(".".join([*parents[:-1], "source"])) if len(parents) > 1 else None
+    names += [source.path] if source is not None and len(source.texts) > source.records else []  # in a list of answers
     return next((name for name in names if name in values and len(set(values[name].texts)) > 1), None)
 
 
-def _find_writers(records: Sequence[Cells]) -> tuple[str | None, set[bool]]:
-    """Return the field that says who wrote a text, and whether people, models or both did."""
-    best: tuple[str | None, set[bool]] = None, set()
+def _find_writers(records: Sequence[Cells]) -> tuple[str | None, set[bool], bool]:
+    """Return the field that says who wrote a text, whether people, models or both did, and whether it names machines.
+
+    Where it does, the word "human" in a value means a person too.
+    """
+    best: tuple[str | None, set[bool], bool] = None, set(), False
     for name in dict.fromkeys(name for cells in records for name in cells):
-        writers = [_name_writer(str(name), cells[name]) for cells in records if name in cells]
+        words = {word for cells in records for word in _SIGNS.split(str(cells.get(name, "")).lower())}
+        names_machines = bool(words & (_WRITERS - _PEOPLE))
+        writers = [_name_writer(str(name), cells[name], names_machines) for cells in records if name in cells]
         are_names = name in _NAMERS and "human" in writers and 2 * len({*writers}) <= len(writers)
         if 2 * len(writers) >= len(records) and (are_names or {*writers} <= _WRITERS):
-            best = max(best, (name, {writer == "human" for writer in writers}), key=lambda choice: len(choice[1]))
+            found = name, {writer == "human" for writer in writers}, names_machines
+            best = max(best, found, key=lambda choice: len(choice[1]))
     return best
 
 
-def _name_writer(field: str, value: Any) -> str:  # noqa: ANN401 - JSON
+def _name_writer(field: str, value: Any, names_machines: bool) -> str:  # noqa: ANN401 - JSON
     """Return who wrote a text as a field says it, in lower case; `human` for people, `model` where it says no more."""
     name, yes_means_human = str(value).lower().removesuffix(".0"), _FLAGS.get(field.lower())
     if yes_means_human is not None and name in _YES_OR_NO:
         return "human" if _YES_OR_NO[name] == yes_means_human else "model"
-    words = {*re.split(r"[\W_]+", name)}  # as of cmv_human
-    return "human" if name in _PEOPLE or ("human" in words and not words & {"non", "not"}) else name
+    words = _SIGNS.split(name)  # as of cmv_human
+    says_human = "human" in words if names_machines else words[-1] == "human"
+    return "human" if name in _PEOPLE or (says_human and not {"non", "not"} & {*words}) else name
 
 
 def _find_prompt(values: Mapping[str, FieldValues], names: Sequence[str]) -> tuple[str, ...]:

@@ -27,7 +27,8 @@ from openended.harness.models import WEIGHTS, find_message
 
 log = logging.getLogger(__name__)
 
-KINDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".txt")
+TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
+KINDS = (".jsonl", ".ndjson", *TABLES, ".txt")
 _NO_FILES_OF_TEXTS = frozenset(
     ".docx .odt .pdf .xls .xlsx .md .html .htm .xml .sgm .sgml .tmx .srt .vtt .ipynb .yaml .yml .npy .p .pkl .pickle "
     ".py .js .db .sqlite .sqlite3 .orc .avro .h5 .pt .pth .bin .gguf .rds .rdata .dta .sav".split()
@@ -96,16 +97,21 @@ def list_files(path: Path) -> list[Path]:
     paths = sorted(next(filter(None, candidates), []))
     if not paths:
         others = ", ".join(sorted({p.suffix for p in path.rglob("*") if p.suffix})[:3])
-        got = f", got {others}; plain text is called NAME.txt" if others else ""
+        documents = sorted(path.rglob("*.json")) if others == ".json" else []  # as of a data set, and not of a model
+        hint = f"name one of the files, as {documents[0]}" if documents else "plain text is called NAME.txt"
+        got = f", got {others}; {hint}" if others else ""
         raise DataError(f"{path}: no file of texts in this folder; expected {', '.join(KINDS)}{got}")
     if len({detect_kind(p) == ".txt" for p in paths}) > 1:
         raise DataError(f"{path}: the folder has .txt and other files of texts; keep one kind")
-    writers = {p.parent.name: p.parent for p in paths}
-    if "human" in writers and len(writers) > 1:
-        names = ", ".join(sorted(writers))
-        raise DataError(
-            f"{path}: holds texts of people and of others ({names}); name one folder, as {writers['human']}"
+    folders = {p.relative_to(path).parts[:-1] for p in paths}
+    of_people = {folder for folder in folders if "human" in folder}
+    if of_people and of_people != folders:
+        names = ", ".join(
+            sorted({"human" if folder in of_people else Path(path.name, *folder).name for folder in folders})
         )
+        first = min(of_people)
+        human = path.joinpath(*first[: first.index("human") + 1])
+        raise DataError(f"{path}: holds texts of people and of others ({names}); name one folder, as {human}")
     splits = {match[1].lower(): p for p in paths if (match := _SPLIT.search(str(p.relative_to(path))))}
     if len(splits) > 1:
         names, file = ", ".join(sorted(splits)), next(iter(splits.values()))
@@ -133,11 +139,12 @@ def read_records(path: Path, summary: ReadSummary | None = None, unit: str | Non
     Args:
         path: The file, or a folder of them.
         summary: Counts; None: they are logged at the end.
-        unit: Of plain text: `line` or `block`; None: what it seems to be.
+        unit: The field with the texts that a user named; of plain text: `line` or `block`. None: it is guessed.
     """
     count, counted = 0, summary or ReadSummary()
     for file in list_files(path):
-        if detect_kind(file) == ".txt" and find_single_file(path) is None:
+        is_plain = detect_kind(file) == ".txt" and not _is_json_in_plain_text(file, unit)
+        if is_plain and find_single_file(path) is None:
             records: Records = iter([("1", {TEXT: "".join(line for _, line in _read_lines(file))})])
         else:
             records = open_records(file, counted, unit)[1]
@@ -188,29 +195,28 @@ def read_id(row: Mapping[str, Any], field: str, where: str) -> str:
 def open_records(file: Path, summary: ReadSummary, unit: str | None = None) -> tuple[str | None, Records]:
     """Return the records of a file, and the title of its format if it is one of a paper or of another framework."""
     kind, name = detect_kind(file), core.strip_packing(file.name)
-    if kind in (".csv", ".tsv", ".parquet", ".arrow", ".feather"):
-        table = _read_csv(file) if kind in (".csv", ".tsv") else _read_arrow(file, kind)
-        return formats.recognize(_unpack_cells(table), file, summary)
+    if kind in TABLES:
+        return formats.recognize(read_table(file), file, summary, unit)
     is_other = Path(name).suffix not in (*KINDS, ".json", ".npz", ".eval")
     first = b"".join(_read_first_lines(file)[:1] or [b"{"]).lstrip()
-    if kind == ".txt" and unit is None and first.startswith(b'{"'):
+    if kind == ".txt" and _is_json_in_plain_text(file, unit):
         summary.remarks["read as JSON lines: its first line is an object"] = None
         kind = ".jsonl"
     if is_other and not first.startswith((b"{", b"[", b'"')):
         summary.remarks["read as plain text: its name does not say what it is"] = None
         kind = ".txt"
     if kind == ".txt":
-        return _open_plain_text(file, summary, unit)
+        return _open_plain_text(file, summary, unit if unit in (TEXT, LINE, BLOCK) else None)
     if name.endswith(".npz"):
         return f"NPZ, token ids under {_NPZ_FIELD!r}", _read_npz(file)
     if name.endswith(".eval"):
         return formats.INSPECT.title, formats.read_inspect_texts(file, summary)
     try:
-        rows = _read_json_document(file) if name.endswith(".json") or not _is_json_lines(file) else None
+        rows = _read_json_document(file, unit) if name.endswith(".json") or not _is_json_lines(file) else None
         if isinstance(rows, Mapping):
             return formats.INSPECT.title, formats.read_inspect_texts(file, summary)
         records = iter(rows) if rows is not None else ((str(n), row) for n, row in core.read_jsonl(file, unwrap=True))
-        return formats.recognize(records, file, summary)
+        return formats.recognize(records, file, summary, unit)
     except DataError as err:
         if not is_other:
             raise
@@ -243,7 +249,7 @@ def _open_plain_text(file: Path, summary: ReadSummary, unit: str | None) -> tupl
     for _, line in _read_lines(file):
         if not lines and line.startswith("data: {"):
             raise DataError(f"{file}: {formats.STREAMED}")
-        if not lines and line.startswith("{'"):
+        if not lines and line.startswith("{'") and _parse_printed(line) is not None:
             raise DataError(f"{file}: its lines are objects as Python prints them, expected JSON; write json.dumps(…)")
         has_separators = has_separators or _SEPARATOR.fullmatch(line) is not None
         if line.strip():
@@ -273,6 +279,13 @@ def _open_plain_text(file: Path, summary: ReadSummary, unit: str | None) -> tupl
         summary.remarks[f"{blanks} blank lines are no texts; {BLOCK!r} as the field reads what is between them"] = None
     rows = ((n, line.rstrip("\r\n")) for n, line in _read_lines(file) if line.strip())
     return None, ((str(number), {TEXT: line, LINE: line}) for number, line in rows)
+
+
+def _parse_printed(line: str) -> Any:  # noqa: ANN401
+    """Return a value that Python printed; None for other text."""
+    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        return ast.literal_eval(line.strip())
+    return None
 
 
 def _read_blocks(file: Path, separator: re.Pattern[str]) -> Records:
@@ -309,6 +322,12 @@ def _read_csv(file: Path) -> Records:
     if rows and {*rows[0][1].values()} <= {"", "Response", "Open-Ended Response"}:
         rows = rows[1:]
     return ((str(line), row) for line, row in rows)
+
+
+def read_table(file: Path) -> Records:
+    """Return the rows of a table, with the lists and objects in its cells."""
+    kind = detect_kind(file)
+    return _unpack_cells(_read_csv(file) if kind in (".csv", ".tsv") else _read_arrow(file, kind))
 
 
 def _unpack_cells(records: Records) -> Records:
@@ -416,6 +435,14 @@ def _read_first_lines(file: Path) -> list[bytes]:
     return []
 
 
+def _is_json_in_plain_text(file: Path, unit: str | None) -> bool:
+    """Return whether the first lines of a .txt are objects, unless a user names its lines or blocks as the texts."""
+    lines = _read_first_lines(file) if unit not in (LINE, BLOCK) else []
+    with suppress(ValueError, RecursionError):
+        return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)
+    return False
+
+
 def _is_json_lines(file: Path) -> bool:
     """Return whether a file of JSON has a whole object on its first line; its errors are those of JSON lines."""
     line, *others = _read_first_lines(file) or [b"{}"]
@@ -426,7 +453,7 @@ def _is_json_lines(file: Path) -> bool:
     return isinstance(value, dict) or (isinstance(value, list) and (len(value) == 1 or bool(others)))
 
 
-def _read_json_document(file: Path) -> list[tuple[str, Cells]] | Mapping[str, Any] | None:
+def _read_json_document(file: Path, chosen: str | None) -> list[tuple[str, Cells]] | Mapping[str, Any] | None:
     """Return the records of a file that is one JSON value, a log of Inspect as it is; None if it is something else."""
     with core.open_bytes(file) as handle:
         try:
@@ -454,7 +481,8 @@ def _read_json_document(file: Path) -> list[tuple[str, Cells]] | Mapping[str, An
         content = core.parse_json(b"[" + data.removeprefix(b"\xef\xbb\xbf") + b"]", str(file))
     if isinstance(content, dict) and isinstance(content.get("eval"), dict) and "samples" in content:
         return content
-    formats.recognize(iter([("1", content)] if isinstance(content, dict) else []), file, ReadSummary())  # may refuse it
+    only = iter([("1", content)] if isinstance(content, dict) else [])
+    formats.recognize(only, file, ReadSummary(), chosen)  # may refuse it
     rows = _find_rows(content)
     if rows is None:
         raise DataError(
@@ -490,7 +518,8 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
     groups = [(value, rows) for value in content.values() if value and (rows := _find_rows(value, depth - 1))]
     inner = [value for value in content.values() if isinstance(value, dict)]
     are_parts = any(map(_has_objects, chain.from_iterable(value.values() for value in inner)))
-    are_parts = are_parts and not set.intersection(*map(set, inner))  # of one object, not records by their ids
+    names = list(chain.from_iterable(inner))
+    are_parts = are_parts and len({*names}) == len(names)  # of one object, not records by their ids
     if len(inner) > 1 and len(inner) == len(content) and not are_parts:
         if all(value.keys() == inner[0].keys() and all(k.isdecimal() for k in value) for value in inner):
             return [{name: content[name][key] for name in content} for key in inner[0]]  # of pandas, by column

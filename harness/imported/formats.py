@@ -1,9 +1,10 @@
 """The table of known formats: outputs of other programs whose fields alone do not say what they hold.
 
-The first record says which one it is. A record keeps its own fields (`--field` may name one); those of a format that is
-read whole get `text`, `id`, and, where there are some, `prompt`, `human`, `sample` and `stop`. What cannot be scored is
-refused; what is left out is counted in a `ReadSummary`. All other formats are read by what their fields are called and
-hold (`fields`): a row here would say the same a second time.
+The first record says which one it is. Records that are rewritten have other fields; all others keep their own
+(`--field` may name one), and those of a format that is read whole get `text`, `id`, and, where there are some,
+`prompt`, `human`, `sample` and `stop`. What cannot be scored is refused unless a user names a field; what is left out
+is counted in a `ReadSummary`. All other formats are read by what their fields are called and hold (`fields`): a row
+here would say the same a second time.
 """
 
 import struct
@@ -43,10 +44,11 @@ class RecordFormat:
     fields: Mapping[str, tuple[type[Any], ...]]  # path of a field that every record has → its types
     title: str | None = None  # what is said of it; None: as of any other file
     values: Mapping[str, object] = field(default_factory=dict)  # path → its value in the first record
-    refusal: str = ""
-    names: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # another name → paths of texts, joined by spaces
+    holds: Callable[[Cells], bool] = bool  # what else is true of the record
+    refusal: str = ""  # why it is refused, unless a user names a field
+    guess: str = ""  # the field that must be guessed for that; empty: any
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name → paths, of which the first text counts
+    joined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name → paths of texts that are its parts
     rewrite: Callable[[Records, Path, ReadSummary], Records] | None = None  # to records whose fields say what they hold
     read: Callable[[Cells, str], Iterable[dict[str, Any]]] | None = None  # (record, file and line) → its texts
     id: str = ""
@@ -55,13 +57,17 @@ class RecordFormat:
     def fits(self, row: Cells) -> bool:
         """Return whether a record has the fields of this format."""
         has_fields = all(isinstance(find_values(row, path.split(".")), kinds) for path, kinds in self.fields.items())
-        return has_fields and all(find_value(row, path) == value for path, value in self.values.items())
+        has_values = all(find_value(row, path) == value for path, value in self.values.items())
+        return has_fields and has_values and self.holds(row)
 
     def find_texts(self, row: Cells) -> dict[str, str]:
-        """Return the texts of a record under the names of this format; several are joined, its own come first."""
-        texts = {name: [_find_text(row, path) for path in paths] for name, paths in self.names.items()}
-        joined = {name: _find_text(row, name) or " ".join(filter(None, parts)) for name, parts in texts.items()}
-        return {name: text for name, text in joined.items() if text}
+        """Return the texts of a record under the names of this format; what it has under such a name comes first."""
+        texts = {name: [_find_text(row, path) for path in (name, *paths)] for name, paths in self.names.items()}
+        found = {name: next(filter(None, of), None) for name, of in texts.items()}
+        for name, paths in self.joined.items():
+            parts = (_find_text(row, path) for path in paths)
+            found[name] = _find_text(row, name) or " ".join(filter(None, parts))
+        return {name: text for name, text in found.items() if text}
 
     def convert(self, rows: Iterable[tuple[str, str, Any]], summary: ReadSummary) -> Records:
         """Yield a record per text of (position, file and position, record), each checked."""
@@ -211,13 +217,14 @@ def _refuse_failed(records: Records, path: Path, summary: ReadSummary) -> Record
 
 def _choose_samplings(records: Records, _path: Path, summary: ReadSummary) -> Records:
     """Yield the first answer to each sample of a log of OpenAI's evals; later ones are those of a grading model."""
-    answered = set()
+    answered = set[str]()
     for position, row in records:
         if row.get("type") == "sampling":
-            if row.get("sample_id", position) in answered:
+            name = str(row.get("sample_id", position))
+            if name in answered:
                 summary.dropped["further answers to a sample, as of a grading model"] += 1
             else:
-                answered.add(row.get("sample_id", position))
+                answered.add(name)
                 yield position, row
 
 
@@ -253,26 +260,30 @@ FORMATS = (
     ),
     RecordFormat({"created_at": _ID, "response": (str,)}, values={"done": False}, refusal=STREAMED),  # of Ollama
     RecordFormat({"created_at": _ID, "message": (dict,)}, values={"done": False}, refusal=STREAMED),
-    RecordFormat({}, values={"object": "chat.completion.chunk"}, refusal=STREAMED),  # of OpenAI
+    RecordFormat(  # of OpenAI and Together
+        {"object": (str,)}, holds=lambda row: row["object"].endswith(".chunk"), refusal=STREAMED
+    ),
     RecordFormat({"spec.eval_name": (str,)}, rewrite=_choose_samplings),  # repeats answers in other events
     RecordFormat({"mapping": (dict,), "current_node": (str,)}, "ChatGPT export", rewrite=_follow_threads),
     RecordFormat(  # of jsPsych, as CSV
-        {"trial_type": (str,), "trial_index": (str,), "response": (str,)},
+        {"trial_type": (str,), "trial_index": (str,), "response": (str,)}, guess="response",
+        holds=lambda row: row["response"].startswith(("{\"", "[\"")),
         refusal="data of jsPsych, whose answers are JSON in cells; save it as JSON: jsPsych.data.get().json()",
     ),
     RecordFormat(  # of axolotl
-        {"segments.label": (list,), "segments.text": (list,)},
+        {"segments.label": (list,), "segments.text": (list,)}, guess="segments.text",
+        holds=lambda row: all(isinstance(label, bool) for label in find_values(row, ["segments", "label"])),
         refusal="segments to train on, of which `label` says which are answers; write these to a file",
     ),
     RecordFormat({"custom_id": _ID, "result.type": (str,)}, rewrite=_refuse_failed),  # of Anthropic
     RecordFormat(  # LLaMA-Factory
         {"predict": (str,), "label": (str,)}, names={"generation": ("predict",), "reference": ("label",)}
     ),
-    RecordFormat(  # ROCStories
-        {f"sentence{number}": (str,) for number in range(1, 5)}, names={"text": SENTENCES},
+    RecordFormat(  # ROCStories, of five sentences
+        {f"sentence{number}": (str,) for number in range(1, 5)}, values={"sentence6": None}, joined={"text": SENTENCES},
     ),
     RecordFormat(  # ELI5
-        {"title": (str,), "selftext": (str,), "answers": (dict,)}, names={"prompt": ("title", "selftext")}
+        {"title": (str,), "selftext": (str,), "answers": (dict,)}, joined={"prompt": ("title", "selftext")}
     ),
     RecordFormat(
         {"doc_id": (int,), "arguments": (dict, list, type(None)), "resps": (list,)}, "lm-evaluation-harness samples",
@@ -292,12 +303,14 @@ READ_WHOLE = frozenset(form.title for form in (INSPECT, *FORMATS) if form.read i
 """Titles of the formats whose records get `text`, `id` and `prompt`."""
 
 
-def recognize(records: Records, path: Path, summary: ReadSummary) -> tuple[str | None, Records]:
-    """Return title and records of a file, those of an unknown format as they are."""
+def recognize(
+    records: Records, path: Path, summary: ReadSummary, chosen: str | None = None
+) -> tuple[str | None, Records]:
+    """Return title and records of a file, those of an unknown format as they are; `chosen` names a field with texts."""
     first = next(records, None)
     records = chain([first], records) if first else records
-    form = next((form for form in FORMATS if first and form.fits(first[1])), None)
-    if form is None:
+    form = next((form for form in FORMATS if first and not form.guess and form.fits(first[1])), None)
+    if form is None or (form.refusal and chosen is not None):
         return None, records
     if form.refusal:
         raise DataError(f"{path}: {form.refusal}")
@@ -307,6 +320,13 @@ def recognize(records: Records, path: Path, summary: ReadSummary) -> tuple[str |
         return form.title, ((position, {**row, **form.find_texts(row)}) for position, row in records)
     rows = ((position, f"{path}{':' if position.isdecimal() else ', '}{position}", row) for position, row in records)
     return form.title, form.convert(rows, summary)
+
+
+def check_guess(records: Sequence[Cells], path: Path, guess: str) -> None:
+    """Refuse a file whose guessed field cannot be scored as it stands."""
+    for form in FORMATS:
+        if form.guess == guess and any(map(form.fits, records)):
+            raise DataError(f"{path}: {form.refusal}")
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from openended.harness import core
 from openended.harness.core import DataError, suggest
-from openended.harness.imported.fields import Cells, ReadSummary, find_value
-from openended.harness.imported.files import list_files, open_records
+from openended.harness.imported.fields import Cells, find_value
+from openended.harness.imported.files import TABLES, list_files, read_table
 
 SAMPLE_IDS = ("id", "sample_id", "example_id", "doc_id", "question_id")
 REPEAT_COLUMNS = ("epoch", "seed", "sample")
@@ -102,9 +102,9 @@ def _read_rows(file: Path, id_column: str | None, cluster: str | None, direction
     if file.suffix in (".eval", ".json"):
         yield from _read_inspect_log(file, directions, brief=cluster is None)
         return
-    is_table = core.strip_packing(file.name).endswith((".csv", ".tsv", ".parquet", ".arrow"))
+    is_table = core.strip_packing(file.name).endswith(TABLES)
     systems: dict[str, Any] = {}
-    for line, cells in open_records(file, ReadSummary())[1] if is_table else core.read_jsonl(file):
+    for line, cells in read_table(file) if is_table else core.read_jsonl(file):
         where = f"{file}:{line}"
         if cells.keys() >= _LM_EVAL and not is_table:  # a metric of several filters is several metrics
             names = cells.get("metrics")

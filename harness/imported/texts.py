@@ -35,7 +35,7 @@ _REMARKS = (
     (re.compile(_TURN_MARK), 0.5, "its texts hold whole dialogues ({!r}), which are scored with their marks"),
     (re.compile(r"^\[?\d+[.)/][\d ]"), 0.999, "its texts begin with numbers or dates, which are scored with them"),
     (re.compile(r"^\s*\{.*\}\s*$", re.DOTALL), 0.5, "its texts are JSON objects, which are scored as they stand"),
-    (re.compile(r"^\s*= .* =\s*$"), 0, "some of its texts are headings ({!r}), which are scored too"),
+    (re.compile(r"^\s*(?:= )+[^=]+(?: =)+\s*$"), 0, "some of its texts are headings ({!r}), which are scored too"),
 )
 
 
@@ -162,6 +162,7 @@ def read_texts(
         raise DataError(f"{option}={selection.role}: expected conversations, got texts in {path}; leave it out")
     counts = summary if summary is not None else ReadSummary()
     for record in files.read_records(path, summary, selection.field):
+        reading = _choose_strictly(record.cells) if selection.is_strict else reading
         value = reading.find(record.cells) if reading.has_turns else ...
         if value is ...:
             yield from _read_record(record, reading, selection, counts)
@@ -193,15 +194,23 @@ def find_fields(path: Path, selection: TextSelection) -> FieldChoice:
     if not first:
         raise DataError(f"{path}: holds no text")
     cells = [record.cells for record in first]
-    if recognize_format(path) in formats.READ_WHOLE:
+    if recognize_format(path, selection.field) in formats.READ_WHOLE:
         name = "human" if selection.side == "human" and "human" in cells[0] else "text"
         return FieldChoice(selection.field or name, prompt=("prompt",), id="id")
     if selection.is_strict:
-        chosen, identity = (next((n for n in names if n in cells[0]), None) for names in (_STRICT_NAMES, fields.IDS))
-        return FieldChoice(chosen or files.TEXT, prompt=("prompt",), id=identity)
+        return _choose_strictly(cells[0])
     if cells[0].keys() <= {files.TEXT, files.LINE, files.BLOCK} and files.detect_kind(path) == ".txt":
         return FieldChoice(selection.field or files.TEXT)
-    return fields.choose_fields(cells, selection.side, first[0].where, OPTIONS[selection.side], selection.field)
+    reading = fields.choose_fields(cells, selection.side, first[0].where, OPTIONS[selection.side], selection.field)
+    if reading.is_guessed:
+        formats.check_guess(cells, path, reading.field)
+    return reading
+
+
+def _choose_strictly(row: fields.Cells) -> FieldChoice:
+    """Return the fields of a record by the few names that are allowed where nothing is guessed."""
+    chosen, identity = (next((n for n in names if n in row), None) for names in (_STRICT_NAMES, fields.IDS))
+    return FieldChoice(chosen or files.TEXT, prompt=("prompt",), id=identity)
 
 
 def select_role(path: Path, selection: TextSelection, role: str | None) -> TextSelection:
@@ -211,7 +220,7 @@ def select_role(path: Path, selection: TextSelection, role: str | None) -> TextS
 
 def start_survey(path: Path, selection: TextSelection) -> TextSurvey:
     """Return how a file is read; its texts are not counted yet."""
-    return TextSurvey(path, selection, find_fields(path, selection), recognize_format(path))
+    return TextSurvey(path, selection, find_fields(path, selection), recognize_format(path, selection.field))
 
 
 @_keep_while_unchanged
@@ -267,10 +276,15 @@ def number_texts(texts: Iterable[ImportedText], grouping: str) -> Iterator[tuple
         counts[group] += 1
 
 
-def recognize_format(path: Path) -> str | None:
-    """Name the format of a file of a paper or of another framework; None for the other formats."""
+def recognize_format(path: Path, chosen: str | None = None) -> str | None:
+    """Name the format of a file of a paper or of another framework; None for the other formats.
+
+    `chosen` is the field that a user named: what would be refused is then read as any other file.
+    """
     single = files.find_single_file(path)
-    return files.open_records(single, ReadSummary())[0] if single is not None else None
+    if chosen in (files.TEXT, files.LINE, files.BLOCK) and files.detect_kind(path) == ".txt":
+        chosen = None  # the title says of a plain text what it seems to be
+    return files.open_records(single, ReadSummary(), chosen)[0] if single is not None else None
 
 
 def _read_record(
@@ -285,7 +299,8 @@ def _read_record(
         summary.dropped[f"records without {name!r}"] += 1
         return
     if value is ...:
-        advice = "" if selection.is_strict else f"; set {OPTIONS[selection.side]}NAME"
+        advice = f"; set {OPTIONS[selection.side]}NAME"
+        advice = f"; call it {', '.join(_STRICT_NAMES[:-1])} or {_STRICT_NAMES[-1]}" if selection.is_strict else advice
         raise DataError(f"{where}: no field {name!r} with the text; it has {', '.join(row)}{advice}")
     if name == fields.IDS_FIELD:
         yield ImportedText(where, line, None, token_ids=_read_token_ids(row, where))
@@ -293,11 +308,8 @@ def _read_record(
     example = read_id(row, reading.id, where) if reading.id is not None and row.get(reading.id) is not None else None
     reasoning = next((row[name] for name in REASONING_FIELDS if isinstance(row.get(name), str)), None)
     prompt = _read_prompt(row, reading, where)
-    sample, stop, token_ids = (
-        _read_sample(row.get("sample"), where),
-        _read_stop(row, where),
-        _read_token_ids(row, where),
-    )
+    sample, token_ids = _read_sample(row.get("sample"), where), _read_token_ids(row, where)
+    stop = None if selection.is_strict else _read_stop(row, where)  # how it ended does not count there
     pieces = [("", reasoning)] if value is None and reasoning is not None else [(value, None)]
     if not isinstance(value, str | None) and not selection.is_strict:
         pieces = list(_list_pieces(value, name, where))
@@ -341,7 +353,8 @@ def _read_turns(
     turns = [number for number, message in enumerate(messages) if message.role == role]
     if not turns:
         roles = ", ".join(dict.fromkeys(message.role for message in messages))
-        raise DataError(f"{where}: expected a message with the role {role!r}, got {roles}; choose another role")
+        what = " (a conversation without an answer is a prompt)" if role == "assistant" else ""
+        raise DataError(f"{where}: expected a message with the role {role!r}, got {roles}{what}; choose another role")
     sample = _read_sample(row.get("sample"), where)
     if sample is not None and len(turns) > 1:
         raise DataError(f"{where}: field 'sample': expected none in a conversation of {len(turns)} turns, got {sample}")

@@ -4,8 +4,6 @@ from pathlib import Path
 
 from openended.harness.storage import RECORD
 
-_TEXTS = (".jsonl", ".json", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
-
 
 def suggest_command(path: Path) -> str:
     """Return which command reads what a path holds, as `; openended import a.zip unpacks it`; empty if none does."""
@@ -16,6 +14,8 @@ def suggest_command(path: Path) -> str:
         return f"; it holds runs: openended report {path}"
     if (path / "results.parquet").is_file():
         return f"; it is a report, whose runs are read by openended report {path.name}"
-    if path.suffix in _TEXTS:
+    from openended.harness.imported import KINDS
+
+    if path.suffix in (".json", *KINDS):
         return f"; texts are scored by openended score {path} --human FILE"
     return ""

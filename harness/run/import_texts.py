@@ -106,7 +106,7 @@ def _declare_file(request: RunRequest, dataset: Dataset) -> tuple[str, Any, Any,
         usual = imported.TextSelection()
         chosen = {name: getattr(selection, name) for name in ("field", "role", "thinking")}
         spec |= {name: value for name, value in chosen.items() if value != getattr(usual, name)}
-        if source is not None and (file_format := imported.recognize_format(path)):
+        if source is not None and (file_format := imported.recognize_format(path, selection.field)):
             spec["format"] = file_format
         return spec | ({"count": most, "names": task.name} if unpaired else {})
 

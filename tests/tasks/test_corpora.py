@@ -437,6 +437,20 @@ def test_another_systems_texts_are_the_reference(tmp_path, keys):
     assert not Creative().remarks()
 
 
+def test_all_texts_of_a_prompt_are_drawn_and_other_names_and_endings_do_not_matter(tmp_path):
+    counts = Counter[str]()
+    rows = []
+    for number, example in enumerate(draw()):
+        name = ("text", "generation")[number % 2]
+        rows.append(
+            {"prompt": example.prompt, name: f"t{number}", "sample": counts[example.prompt], "finish_reason": "x"}
+        )
+        counts[example.prompt] += 1
+    assert len(counts) < 60
+    task = Creative(reference=write_creative(tmp_path, rows), num_draws=60)
+    assert [example.human for example in read(task)] == [f"t{i}" for i in range(60)]
+
+
 def test_the_reference_is_a_system_too(tmp_path):
     path = write_creative(tmp_path, [{"id": i, "text": f"t{i}"} for i in range(5)])
     texts = Creative(reference=path, num_draws=60).open_bundled_system("reference")()
@@ -459,7 +473,10 @@ def test_draws_without_a_text_are_counted(tmp_path):
     ([{"id": 0, "text": "a"}, {"id": "creative/000099", "text": "a"}], r"r\.jsonl:2: answers none of the 60 draws"),
     ([{"id": 0, "prompt": "Another one", "text": "a"}], r"r\.jsonl:1: not the prompt of creative/000000"),
     ([{"text": "a"}], r"r\.jsonl:1: no field 'prompt' and no id"),
-    ([{"id": 0, "story": "It was a long day."}], r"r\.jsonl:1: no field 'text' with the text; it has id, story$"),
+    (
+        [{"id": 0, "story": "It was a long day."}],
+        r"r\.jsonl:1: no field 'text' with the text; it has id, story; call it text, generation or human$",
+    ),
     ([], "holds no text"),
 )
 def test_a_reference_that_does_not_fit_is_an_error(tmp_path, rows, message):

@@ -27,7 +27,6 @@ _WITH_OPTION = re.compile(r"(?P<choice>[\w-]+)[:@,](?:(?P<key>\w+)=)?(?P<value>[
 # `mine.py`, `mine.py::MyProcessor`, `mine.MyProcessor`
 _OWN_DECODER = re.compile(r"(?P<file>.+\.py)(:*(?P<name>\w*))|(?P<module>[\w.]+)\.(?P<member>[A-Z]\w*)")
 _OF_A_SERVICE = re.compile(r"(gpt-?[3-9]|o\d|claude|gemini|grok|command-|mistral-).*", re.IGNORECASE)
-_TEXT_FILE = re.compile(r"\.(jsonl?|npz|txt|[ct]sv|parquet|arrow|eval|gz|bz2|xz|zst)$")
 
 
 def explain(err: BaseException) -> str:
@@ -247,7 +246,7 @@ def explain_missing_equals(word: str, before: str, after: Sequence[str]) -> str:
         hint = f"type -m {before},{word}"
     elif groups:
         hint = f"did you mean {_type_choice(word)}?"
-    elif _TEXT_FILE.search(word):
+    elif _names_text_file(word):
         hint = f"texts of a file are scored by openended score {word} --human FILE"
     elif word in options:
         hint = f"type {word}={'true' if options[word].startswith(f'{word}: false') else 'VALUE'}"
@@ -259,3 +258,10 @@ def explain_missing_equals(word: str, before: str, after: Sequence[str]) -> str:
     else:
         hint = "openended --help names the options and commands"
     return f"expected option=value, got {word!r}; {hint}"
+
+
+def _names_text_file(word: str) -> bool:
+    from openended.harness.imported import KINDS
+
+    name = core.strip_packing(word)
+    return name != word or Path(name).suffix in (*KINDS, ".json", ".npz", ".eval")

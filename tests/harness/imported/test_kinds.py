@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from openended.harness.core import DataError, SpecError
-from openended.harness.imported import TextSelection, read_texts, survey_texts
+from openended.harness.imported import TextSelection, read_system_scores, read_texts, survey_texts
 from tests.harness.imported.test_reading import find_nodes
 from tests.helpers import SHARED, cases, check_error, openended, write_jsonl
 
@@ -193,6 +193,22 @@ READ = {
     "predicted.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "predict": a, "label": b}), "system", "generation", 4, 1),
     "predicted_by_people.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "predict": a, "label": b}), "human", "reference", 4, 1),
     "numbers.csv": (table(["question", "answer", "prediction", "model_output"], [[p, f"{b} #### 3", "3", a] for p, a, b in ROWS]), "system", "model_output", 4, 1),
+    "labels_of_a_classifier.csv": (table(["text", "pred", "prob"], [[a, i % 2, 0.5] for i, a in enumerate(TEXTS)]), "system", "text", 4, 1),
+    "predicted_class.jsonl": (rows(lambda i, p, a, b: {"prediction": "positive", "story": a}), "system", "story", 4, 1),
+    "predicted_share.jsonl": (rows(lambda i, p, a, b: {"prediction": [0.7, None], "story": a}), "system", "story", 4, 1),
+    "answered_and_predicted.jsonl": (rows(lambda i, p, a, b: {"prediction": b, "response": a}), "system", "response", 4, 1),
+    "one_word.jsonl": (rows(lambda i, p, a, b: {"output": ["yes", "no"][i % 2], "story": a}), "system", "story", 4, 1),
+    "scored_output.jsonl": (rows(lambda i, p, a, b: {"output": {"score": 0.5}, "story": a}), "system", "story", 4, 1),
+    "benchmarks.jsonl": (rows(lambda i, p, a, b: {"text": a, "source": ["human_eval", "human rights watch", "gpt4+human edit"][i % 3]}), "system", "text", 4, 1),
+    "human_like.jsonl": (rows(lambda i, p, a, b: {"text": a, "model": "Human-Like-LLama3-8B"}), "system", "text", 4, 1),
+    "human_written.jsonl": (rows(lambda i, p, a, b: {"text": a, "source": ["human_written", "machine_made"][i % 2]}), "system", "text", 2, 1),
+    "input_and_answer.jsonl": (rows(lambda i, p, a, b: {"Input": {"text": p}, "Answer": {"text": a}}), "system", "Answer.text", 4, 1),
+    "work.csv": (table(["HITId", "Title", "WorkerId", "Input.story", "Answer.rating"], [["h", "Read two short stories and say which is better", "w", a, "1"] for a in TEXTS]), "system", "Input.story", 4, 1),
+    "response_times.csv": (table(["id", "trial_type", "trial_index", "response"], [[i, "text", i, a] for i, a in enumerate(TEXTS)]), "system", "response", 4, 1),
+    "named_segments.jsonl": (rows(lambda i, p, a, b: {"segments": [{"label": "intro", "text": p}], "generation": a}), "system", "generation", 4, 1),
+    "of_books.jsonl": (rows(lambda i, p, a, b: {"doc": {"text": a, "source": ["web", "book"][i % 2]}}), "system", "doc.text", 4, 1),
+    "facts_in_messages.jsonl": (rows(lambda i, p, a, b: {"messages": [{**talk(p)[0], "system": f"Be brief {i}.", "model": f"m{i}"}, {**talk(p, a)[1], "model": "m"}]}), "system", "messages", 4, 1),
+    "odd_one.json": ({**{f"q{i}": {"text": a, "choices": [{"a": 1}]} for i, a in enumerate(TEXTS)}, "q9": {}}, "system", "text", 4, 1),
     "generate.txt": ("2020-01-01 | INFO | loading\n" * 2 + "".join(f"S-{i}\t{p}\nT-{i}\t{b}\nH-{i}\t-0.5\t{a}\nD-{i}\t-0.5\t{a}\nP-{i}\t-0.1 -0.2\n" for i, (p, a, b) in reversed(list(enumerate(ROWS)))), "system", "generation", 4, 1),
 }  # fmt: skip
 NOTES = {  # what is said of some of them
@@ -210,6 +226,10 @@ REFUSED = {
     "batch_input.jsonl": (rows(lambda i, p, a, b: {"custom_id": f"t{i}", "url": "/v1/chat/completions", "body": {"model": "m", "messages": talk(p)}}), "requests of a batch without their answers; take the batch's output file", None),
     "stream.sse": ('data: {"choices": [{"text": "a "}]}\n\ndata: [DONE]\n', "pieces of streamed answers", None),
     "ollama_stream.jsonl": ([{"model": "m", "created_at": "2024", "response": f"{w} ", "done": False} for w in TEXTS[0].split()], "pieces of streamed answers", None),
+    "pieces.jsonl": ([{"object": "completion.chunk", "choices": [{"text": w}]} for w in TEXTS[0].split()], "pieces of streamed answers", None),
+    "long_stories.jsonl": (rows(lambda i, p, a, b: {f"sentence{k}": ROWS[(i + k) % 4][1] for k in range(1, 9)}), "'sentence1' .* or 'sentence2'", "sentence1"),
+    "requests.jsonl": (rows(lambda i, p, a, b: {"prompt": talk(p), "label": "good"}), "'prompt' .conversations without an answer. is a prompt", "NAME"),
+    "questions_of_users.jsonl": (rows(lambda i, p, a, b: {"messages": talk(p)}), "got user .a conversation without an answer is a prompt.", None),
     "chunks.jsonl": ([{"object": "chat.completion.chunk", "choices": [{"delta": {"content": w}}]} for w in TEXTS[0].split()], "pieces of streamed answers", None),
     "binarized.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "chosen": talk(p, a), "rejected": talk(p, b), "score_chosen": 8.5}), "'chosen' .conversations. or 'rejected'", "chosen"),
     "hh.jsonl": (rows(lambda i, p, a, b: {"chosen": f"\n\nHuman: {p}\n\nAssistant: {a}", "rejected": f"\n\nHuman: {p}\n\nAssistant: {b}"}), "'chosen' .* or 'rejected'", "chosen"),
@@ -361,6 +381,48 @@ def test_archives_patterns_and_folders_of_folders_are_read(tmp_path, monkeypatch
         check_error(DataError, message, list, read_texts(tmp_path / name))
 
 
+def test_json_lines_in_plain_text_take_a_field_and_folders_hold_them(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for name in ("a.txt", "b.txt"):
+        put(folder, name, READ["lines_of_json.txt"][0])
+    assert survey_texts(folder, TextSelection()).count == 8
+    for field in ("response", "prompt"):
+        assert survey_texts(folder / "a.txt", TextSelection(field)).count == 4
+    assert [text.text for text in read_texts(folder / "a.txt", TextSelection("response"))] == TEXTS
+    assert next(iter(read_texts(folder / "a.txt", TextSelection("line")))).text.startswith('{"prompt"')
+
+
+def test_scores_are_read_of_tables_whose_texts_would_be_refused_and_of_feather(tmp_path):
+    import pyarrow.feather
+
+    columns = ["id", "trial_type", "trial_index", "response", "score"]
+    cells = [[i, "text", i, json.dumps({"Q0": a}), i / 4] for i, a in enumerate(TEXTS)]
+    paths = [put(tmp_path, "a.csv", table(columns, cells)), tmp_path / "a.feather"]
+    records = pyarrow.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in cells])
+    pyarrow.feather.write_feather(records, str(paths[1]), "uncompressed")
+    for path in paths:
+        scores = read_system_scores("a", [path]).values["score"]
+        assert scores == {"0": 0.0, "1": 0.25, "2": 0.5, "3": 0.75}
+
+
+def test_words_that_are_the_only_outputs_and_lines_in_braces_are_texts(tmp_path):
+    records = rows(lambda i, p, a, b: {"prompt": p, "output": a.split()[1], "reference": b})
+    assert survey_texts(write_jsonl(tmp_path / "a.jsonl", records), TextSelection()).reading.field == "output"
+    for first in ('{"The river rose!" he said} and left.', "{'The river} rose"):
+        path = put(tmp_path, "a.txt", "\n".join([first, *TEXTS]))
+        assert [text.text for text in read_texts(path)] == [first, *TEXTS]
+
+
+def test_what_is_refused_is_read_under_a_named_field(tmp_path):
+    for name, field in (
+        ("psych.csv", "response"),
+        ("segments.jsonl", "segments.text"),
+        ("pieces.jsonl", "choices.text"),
+    ):
+        assert survey_texts(put(tmp_path, name, REFUSED[name][0]), TextSelection(field)).count >= 4
+
+
 def test_blank_lines_separate_texts_of_several_lines_and_it_is_said(tmp_path):
     path = put(tmp_path, "paragraphs.txt", READ["paragraphs.txt"][0])
     assert "blank lines separate texts of several lines; 'line' as the field reads line by line" in survey_texts(
@@ -374,7 +436,14 @@ def test_blank_lines_separate_texts_of_several_lines_and_it_is_said(tmp_path):
 
 
 def test_folders_of_other_files_or_of_several_writers_are_refused(tmp_path):
-    for name in ("essays/human/1.txt", "essays/gpt/1.txt", "news/1.story", "logs.db"):
+    for name in (
+        "essays/human/1.txt",
+        "essays/gpt/1.txt",
+        "people/human/1.txt",
+        "people/human/a/2.txt",
+        "news/1.story",
+        "logs.db",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         put(tmp_path, name, TEXTS[0])
     for name, message in (
@@ -384,6 +453,16 @@ def test_folders_of_other_files_or_of_several_writers_are_refused(tmp_path):
     ):
         check_error(DataError, message, survey_texts, tmp_path / name, TextSelection())
     assert survey_texts(tmp_path / "essays/human", TextSelection()).count == 1
+    assert survey_texts(tmp_path / "people", TextSelection()).count == 2
+    (tmp_path / "inside/sub").mkdir(parents=True)
+    put(tmp_path / "inside/sub", "a.json", READ["outputs.json"][0])
+    check_error(
+        DataError,
+        r"got \.json; name one of the files, as .*inside/sub/a\.json$",
+        survey_texts,
+        tmp_path / "inside",
+        TextSelection(),
+    )
 
 
 def test_headings_and_objects_among_texts_are_noted(tmp_path):
@@ -391,6 +470,8 @@ def test_headings_and_objects_among_texts_are_noted(tmp_path):
     assert "some of its texts are headings ('= A day 0 ='), which are scored too" in survey_texts(
         path, TextSelection()
     ).describe("--field ")
+    sums = "".join(f"= {i} + 3 = 8 =\n" for i in range(4))
+    assert "headings" not in survey_texts(put(tmp_path, "sums.txt", sums), TextSelection()).describe("--field ")
     path = put(
         tmp_path, "cells.csv", table(["id", "answer"], [[i, json.dumps({"Q0": a})] for i, a in enumerate(TEXTS)])
     )
