@@ -147,7 +147,7 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
         option = _WITH_OPTION.fullmatch(choice)
         if option and option["choice"] in accepted and option["value"] not in accepted:
             name, key, value = option["choice"], option["key"], option["value"]
-            key = key or ("path" if group == "task" and _TEXT_FILE.search(value) else "OPTION")
+            key = key or ("path" if group == "task" and _names_text_file(value) else "OPTION")
             typed = f"'metric=[{name}]' metric.{name}" if group == "metric" else f"{group}={name} {group}"
             return f"no {group} {choice!r}: options are words of their own, as {typed}.{key}={value}"
         if "=" in choice:
