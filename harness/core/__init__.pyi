@@ -11,7 +11,6 @@ from .choices import (
     list_names as list_names,
     list_options as list_options,
     load_choice_class as load_choice_class,
-    merge_nodes as merge_nodes,
     read_default_choices as read_default_choices,
     read_node as read_node,
     read_option_yaml as read_option_yaml,

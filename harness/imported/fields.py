@@ -467,8 +467,8 @@ def _find_writers(records: Sequence[Cells]) -> tuple[str | None, set[bool], bool
         writers = [_name_writer(str(name), cells[name], names_machines) for cells in records if name in cells]
         are_names = name in _NAMERS and "human" in writers and 2 * len({*writers}) <= len(writers)
         if 2 * len(writers) >= len(records) and (are_names or {*writers} <= _WRITERS):
-            found = name, {writer == "human" for writer in writers}, names_machines
-            best = max(best, found, key=lambda choice: len(choice[1]))
+            candidate = name, {writer == "human" for writer in writers}, names_machines
+            best = max(best, candidate, key=lambda choice: len(choice[1]))
     return best
 
 

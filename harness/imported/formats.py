@@ -63,11 +63,11 @@ class RecordFormat:
     def find_texts(self, row: Cells) -> dict[str, str]:
         """Return the texts of a record under the names of this format; what it has under such a name comes first."""
         texts = {name: [_find_text(row, path) for path in (name, *paths)] for name, paths in self.names.items()}
-        found = {name: next(filter(None, of), None) for name, of in texts.items()}
+        chosen = {name: next(filter(None, accepted), None) for name, accepted in texts.items()}
         for name, paths in self.joined.items():
             parts = (_find_text(row, path) for path in paths)
-            found[name] = _find_text(row, name) or " ".join(filter(None, parts))
-        return {name: text for name, text in found.items() if text}
+            chosen[name] = _find_text(row, name) or " ".join(filter(None, parts))
+        return {name: text for name, text in chosen.items() if text}
 
     def convert(self, rows: Iterable[tuple[str, str, Any]], summary: ReadSummary) -> Records:
         """Yield a record per text of (position, file and position, record), each checked."""

@@ -75,9 +75,9 @@ class _ValueFrame:
             requested = ", ".join(layout.metrics) or "any metric"
             raise DataError(f"table {part.stem}: none of the runs measured {requested}{core.suggest(requested, keys)}")
         valued = {i.pair for i in part.items if math.isfinite(i.mean)}
-        shown = [pair for pair in self.pairs if pair in valued or layout.metrics] or self.pairs
-        self.empty = [pair for pair in self.pairs if pair not in shown]
-        self.pairs = shown
+        visible = [pair for pair in self.pairs if pair in valued or layout.metrics] or self.pairs
+        self.empty = [pair for pair in self.pairs if pair not in visible]
+        self.pairs = visible
         self.models = [i for i in part.items if i.system == "model" and i.pair in self.pairs]
         self.names = list(self.models[0].axes)
         # Values are compared within each value of these axes.
