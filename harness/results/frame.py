@@ -14,8 +14,9 @@ import numpy as np
 from openended.harness import core
 from openended.harness.core import DataError, SpecError, escape_controls, escape_csv_cell, parse_signature, suggest
 from openended.harness.results import systems
+from openended.harness.results.axes import CREATED, describes_human_side, format_axis_value, order_axes
 from openended.harness.results.runs import ROW_FILES, Run, locate_verified_file, read_runs, serialize_axes
-from openended.harness.results.systems import FIXED, RunValue, SystemValue, describes_human_side, format_axis_value
+from openended.harness.results.systems import FIXED, RunValue, SystemValue
 from openended.harness.storage import RowFile
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ def read_results(
     experiments = str((where or {}).get("experiment", "")).split("|")  # a run of another one replaces none of these
     runs = [run for run in runs if run.experiment in experiments] or runs
     if by_day:
-        runs = [replace(run, axes={**run.axes, systems.CREATED: run.created[:10]}) for run in runs]
-    names = systems.order_axes(name for run in runs for name in run.axes)
+        runs = [replace(run, axes={**run.axes, CREATED: run.created[:10]}) for run in runs]
+    names = order_axes(name for run in runs for name in run.axes)
     axes = {name: find_common_type(run.axes.get(name) for run in runs) for name in names}
     rows, superseded = list_rows(runs, axes)
     results = Results(tuple(rows), tuple(runs), axes, superseded, left_out=left_out)
@@ -247,7 +248,7 @@ def join_results(first: Results, second: Results) -> Results:
     axes = {**first.axes, **second.axes}
     return Results(
         (*first.rows, *second.rows), (*first.runs, *second.runs),
-        {name: axes[name] for name in systems.order_axes(axes)},
+        {name: axes[name] for name in order_axes(axes)},
         first.superseded + second.superseded, first.damaged | second.damaged, {**first.left_out, **second.left_out},
     )  # fmt: skip
 

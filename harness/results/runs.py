@@ -12,7 +12,7 @@ from typing import Any
 
 from openended.harness import results
 from openended.harness.core import DataError, HarnessError, MetricResult, RunNote
-from openended.harness.results.systems import make_natural_sort_key
+from openended.harness.results.axes import make_natural_sort_key
 from openended.harness.storage import RECORD, STAGES, Entry, RunRecord, read_entry, read_record
 
 log = logging.getLogger(__name__)
