@@ -19,7 +19,7 @@ from openended.metrics.families import Values
 
 Method = Literal["spearman", "kendall"]
 
-LEAST = 3  # systems: two are always in the same or in the opposite order
+MIN_PAIRS = 3  # of values: two are always in the same or in the opposite order
 _MOST_EXACT = 9  # 9! = 362,880 orders
 _TOLERANCE = 1e-12  # correlations this close are equal: sums of a few dozen float64 terms
 _BLOCK = 1_000_000  # numbers in one block of orders
@@ -41,7 +41,7 @@ def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman")
         ValueError: If the sides differ in shape, or a value is infinite.
     """
     left, right = _select_common(x, y)
-    return float(correlate_rows(left[None], right[None], method=method)[0]) if len(left) >= LEAST else math.nan
+    return float(correlate_rows(left[None], right[None], method=method)[0]) if len(left) >= MIN_PAIRS else math.nan
 
 
 @check_arguments

@@ -149,9 +149,8 @@ def explain_foreign_command(word: str, commands: Collection[str]) -> str | None:
 
 def explain_class_option(option: str, value: str, groups: Sequence[str] = registry.CLASS_GROUPS) -> str | None:
     """Say what to type for an option of classes, by its name or by what others call it; None if no class has it."""
-    typed: dict[
-        str, tuple[bool, ...]
-    ] = {}  # what to type → rank: what others call so, a metric's, and other choices last
+    # What to type → rank: what others call so, a metric's, and other choices last.
+    typed: dict[str, tuple[bool, ...]] = {}
     for group in groups:
         for name, cls in registry.load_members(group).items():
             name_here = read_option_synonyms(cls).get(option, option)

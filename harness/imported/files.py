@@ -481,8 +481,8 @@ def _read_json_document(file: Path, chosen: str | None) -> list[tuple[str, Cells
         content = core.parse_json(b"[" + data.removeprefix(b"\xef\xbb\xbf") + b"]", str(file))
     if isinstance(content, dict) and isinstance(content.get("eval"), dict) and "samples" in content:
         return content
-    only = iter([("1", content)] if isinstance(content, dict) else [])
-    formats.recognize(only, file, ReadSummary(), chosen)  # may refuse it
+    if isinstance(content, dict):
+        formats.find_format(content, file, chosen)  # refuses what holds no texts
     rows = _find_rows(content)
     if rows is None:
         raise DataError(

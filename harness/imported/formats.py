@@ -25,7 +25,7 @@ from openended.harness.models import read_message
 
 _FAILED_ANSWER = "$ERROR$"  # what the tools of MT-Bench and Arena-Hard write where a request failed
 _STOPS = {"stop": "eos", "length": "length", "max_tokens": "length", "model_length": "length"}
-SENTENCES = tuple(f"sentence{number}" for number in range(1, 6))
+_SENTENCES = tuple(f"sentence{number}" for number in range(1, 6))  # of a story
 _KINDS: Mapping[type[Any], str] = {str: "a text", list: "a list", dict: "an object", int: "a whole number"}
 _ID = (str, int)
 STREAMED = "pieces of streamed answers, expected whole ones: ask the server with stream=false, or join the pieces"
@@ -205,9 +205,8 @@ def _read_inspect(sample: Cells, where: str) -> Iterator[dict[str, Any]]:
     yield {**answer, "sample": epoch - 1, "text": text}
 
 
-def _refuse_failed(records: Records, path: Path, summary: ReadSummary) -> Records:
+def _refuse_failed(records: Records, path: Path, _summary: ReadSummary) -> Records:
     """Yield the results of a batch of messages; one that has no answer is refused."""
-    del summary
     for position, row in records:
         if (kind := find_value(row, "result.type")) != "succeeded":
             name = row.get("custom_id")
@@ -280,7 +279,7 @@ FORMATS = (
         {"predict": (str,), "label": (str,)}, names={"generation": ("predict",), "reference": ("label",)}
     ),
     RecordFormat(  # ROCStories, of five sentences
-        {f"sentence{number}": (str,) for number in range(1, 5)}, values={"sentence6": None}, joined={"text": SENTENCES},
+        dict.fromkeys(_SENTENCES[:4], (str,)), values={"sentence6": None}, joined={"text": _SENTENCES},
     ),
     RecordFormat(  # ELI5
         {"title": (str,), "selftext": (str,), "answers": (dict,)}, joined={"prompt": ("title", "selftext")}
@@ -303,17 +302,29 @@ READ_WHOLE = frozenset(form.title for form in (INSPECT, *FORMATS) if form.read i
 """Titles of the formats whose records get `text`, `id` and `prompt`."""
 
 
+def find_format(first: Cells, path: Path, chosen: str | None) -> RecordFormat | None:
+    """Return the format that the first record of a file is of; None for an unknown one.
+
+    Raises:
+        DataError: If the format is refused and the user has not `chosen` a field with the texts.
+    """
+    form = next((form for form in FORMATS if not form.guess and form.fits(first)), None)
+    if form is None or not form.refusal:
+        return form
+    if chosen is None:
+        raise DataError(f"{path}: {form.refusal}")
+    return None
+
+
 def recognize(
     records: Records, path: Path, summary: ReadSummary, chosen: str | None = None
 ) -> tuple[str | None, Records]:
     """Return title and records of a file, those of an unknown format as they are; `chosen` names a field with texts."""
     first = next(records, None)
+    form = find_format(first[1], path, chosen) if first else None
     records = chain([first], records) if first else records
-    form = next((form for form in FORMATS if first and not form.guess and form.fits(first[1])), None)
-    if form is None or (form.refusal and chosen is not None):
+    if form is None:
         return None, records
-    if form.refusal:
-        raise DataError(f"{path}: {form.refusal}")
     if form.rewrite is not None:
         return form.title, form.rewrite(records, path, summary)
     if form.read is None:

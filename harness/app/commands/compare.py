@@ -36,12 +36,12 @@ _ARGUMENTS: Arguments = {
 def _compare(args: argparse.Namespace) -> None:
     if args.difference is not None and not 0 < args.difference < math.inf:
         raise SpecError(f"--difference: expected a number above 0, got {args.difference:g}")
-    files = name_files(args.systems)
+    files, choices = name_files(args.systems), list_names("decoder")
+    decoders = [name for name in args.systems if name in choices]
     for path in itertools.chain(*files.values()):
         if not path.exists() and (RUNS / path).is_dir():
             raise SpecError(f"{path} is a name of runs: openended report {path} --baseline SYSTEM tests its systems")
-        if not path.exists() and str(path) in list_names("decoder"):
-            decoders = [name for name in args.systems if name in list_names("decoder")]
+        if not path.exists() and str(path) in decoders:
             grid = f"openended -m decoder={','.join(decoders if len(decoders) > 1 else [*decoders, '…'])}"
             raise SpecError(f"{path} is a decoder, expected files of scores: {grid} compares decoders in one table")
         if path.is_dir() and (command := suggest_command(path)):

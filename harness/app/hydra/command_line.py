@@ -34,9 +34,8 @@ DECISION_OPTIONS = ("decide", "alpha", "looks")
 # Options whose keys the user chooses.
 _OWN_KEYS = re.compile(r"(report\.(where|names)|judgment_systems|model\.engine|hydra\.launcher\.resources)\b")
 _NAMES = re.compile(r"\[?\s*[\w-]+(\s*,\s*[\w-]+)*\s*\]?")  # of choices; a list of metrics is in brackets
-_ADDED = re.compile(
-    r"\++((task|model|decoder|scorer|embedder|runtime)\.\w+=.*)"
-)  # all their options are there, unless it is none
+# An option after a plus, of a group whose options are all there unless its choice is `none`.
+_ADDED = re.compile(r"\++((task|model|decoder|scorer|embedder|runtime)\.\w+=.*)")
 _ONE_CHOICE = {*core.GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
 _WITH_VALUE = re.compile(r"([\w-]+)[:(=](?:(\w+)=)?([\w.+-]+)\)?")  # a choice with the value of an option
 
@@ -136,8 +135,13 @@ def join_lists(words: Sequence[str]) -> list[str]:
 
 
 def _refuse_wrong_choice(word: str) -> None:
-    """Refuse a list of choices, a choice with the value of an option, and the name of a class: say what to type."""
+    """Refuse addresses of servers, lists of choices, choices with a value, and names of classes: say what to type."""
     group, _, value = (part.strip() for part in word.lstrip("+~").partition("="))
+    if group in ("model", "scorer", "scoring", "embedder") and value.startswith(("http://", "https://")):
+        if group == "embedder":
+            raise core.SpecError(f"{word}: no server embeds; expected a hub id, a folder or a bundled model")
+        role = "model" if group == "model" else "scorer"
+        raise core.SpecError(f"{word}: a server is typed as {role}=openai {role}.path=NAME {role}.base_url={value}")
     if group in _ONE_CHOICE and value.startswith("["):  # of which Hydra would silently take the last
         names = [item for item in re.split(r"[\[\],\s'\"]+", value) if item]
         first, grid = names[0] if names else "NAME", ",".join(names)
@@ -172,11 +176,6 @@ def _translate_choices(word: str, config_dir: str | None) -> str:
     """Replace words of the field by the names of choices, as `decoder=top_p`, unless the user's folder has the word."""
     key, sign, value = word.partition("=")
     group = key.lstrip("+")
-    if group in ("model", "scorer", "scoring", "embedder") and value.startswith(("http://", "https://")):
-        if group == "embedder":
-            raise core.SpecError(f"{word}: no server embeds; expected a hub id, a folder or a bundled model")
-        role = "model" if group == "model" else "scorer"
-        raise core.SpecError(f"{word}: a server is typed as {role}=openai {role}.path=NAME {role}.base_url={value}")
     if not sign or group not in core.GROUPS or not _NAMES.fullmatch(value):
         return word
 

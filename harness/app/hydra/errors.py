@@ -166,10 +166,8 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
                 "prompt is the beginning of the text, or without prompts task=texts"
             )
         if group == "decoder" and (match := _OWN_DECODER.fullmatch(choice)):
-            file, name = (
-                match["file"] or f"{match['module'].replace('.', '/')}.py",
-                match["name"] or match["member"] or "NAME",
-            )
+            file = match["file"] or f"{match['module'].replace('.', '/')}.py"
+            name = match["name"] or match["member"] or "NAME"
             return f"no decoder {choice!r}: name the file and what it defines: decoder={file}:{name}"
         if broken := core.find_broken_plugin(group, choice):
             return f"{group} {choice!r} is a plug-in that cannot be used: {broken}"

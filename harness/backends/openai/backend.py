@@ -215,10 +215,8 @@ class ServerBackend(models.Backend):
         ids: tuple[int, ...] = ()
         text = prompt.text
         if self.tokenizer is not None:
-            ids, text = (
-                self.tokenizer.complete_prompt(prompt.token_ids),
-                text or self.tokenizer.decode(prompt.token_ids),
-            )
+            ids = self.tokenizer.complete_prompt(prompt.token_ids)
+            text = text or self.tokenizer.decode(prompt.token_ids)
         name = f"{prompt.example_id}/{prompt.sample}"
         completion_request = CompletionRequest(
             ids=ids, text=text, messages=prompt.messages,

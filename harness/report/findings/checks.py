@@ -13,7 +13,7 @@ from openended.harness.core import F64
 from openended.harness.report.analysis.lines import Line, group_into_lines, is_set
 from openended.harness.report.analysis.uncertainty import DRAWS, Check, Outcome, Sample, format_number, join_components
 from openended.harness.results import Pair, SystemValue, get_parent_axis, group_by, group_systems, select_values
-from openended.metrics.correlation import correlate_rows
+from openended.metrics.correlation import MIN_PAIRS, correlate_rows
 
 FAR = 0.5  # "far below": less than half
 CLOSE = 0.25  # "close": a quarter of the distance from greedy decoding to nucleus sampling
@@ -280,7 +280,7 @@ def _measure_agreement(sample: Sample, pair: Pair, field: str, axis: str) -> tup
     correlations = []
     for a, b in combinations(tables, 2):
         shared = sorted(tables[a].keys() & tables[b].keys())
-        if len(shared) >= 3:
+        if len(shared) >= MIN_PAIRS:
             rho = correlate_rows(*(np.stack([sample.means(tables[t][s]) for s in shared], axis=1) for t in (a, b)))
             correlations += [(rho, {a, b}, len(shared))] if math.isfinite(rho[0]) else []
     if not correlations:
@@ -337,7 +337,7 @@ def check_best_agreement(sample: Sample, values: Sequence[Pair]) -> Outcome | No
         rated = {k: sample.orient(i) for k, i in index_by_axes(main).items()}
         both = [(rated[axes], goal) for axes, goal in goals.items() if axes in rated]
         both = [(a, b) for a, b in both if math.isfinite(a[0] + b[0])]
-        if len(both) > 2:
+        if len(both) >= MIN_PAIRS:
             rho = correlate_rows(*(np.stack(side, axis=1) for side in zip(*both, strict=True)))
             correlations |= {pair[0]: rho} if math.isfinite(rho[0]) else {}
     if "mauve" not in correlations or len(correlations) < 2:
@@ -352,7 +352,7 @@ def check_agreement(sample: Sample, values: Sequence[Pair], sign: int) -> Outcom
     settings = (select_main_setting(sample.items, pair) for pair in values)
     first, second = ({tuple(sorted(i.axes.items())): sample.means(i) for i in setting} for setting in settings)
     shared = [system for system in first if system in second]
-    if len(shared) < 3:
+    if len(shared) < MIN_PAIRS:
         return None
     rho = correlate_rows(*(np.stack([side[system] for system in shared], axis=1) for side in (first, second)))
     measured = join_components(f"ρ over {len(shared)} systems: {rho[0]:.3f}", [rho * sign > 0])

@@ -111,7 +111,7 @@ def _correlate_criteria(scores: Mapping[str, Mapping[str, SystemValue]]) -> str:
     parts = []
     for first, second in itertools.combinations(scores, 2):
         players = [player for player in scores[first] if player in scores[second]]
-        if len(players) > 2:
+        if len(players) >= correlation.MIN_PAIRS:
             sides = ([scores[name][player].mean for player in players] for name in (first, second))
             correlated = correlation.correlate(*sides, draws=0)
             p_value = format_p_equation(correlated.p_value, 3)

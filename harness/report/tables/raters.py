@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 
 from openended.harness.core import SIMULATED
 from openended.harness.report.tables.frame import Filled, Frame, build_frame, make_cell, make_quantity
-from openended.metrics.correlation import LEAST, rank_correlation
+from openended.metrics.correlation import MIN_PAIRS, rank_correlation
 from openended.metrics.judgments import agreement
 
 _LEAST_ITEMS = 5  # with fewer, equal answers are no sign of carelessness
@@ -75,7 +75,7 @@ def _measure_agreement_with_rest(answers: pd.DataFrame) -> dict[str, float]:
         x, y = (side[levels[rater].notna() & others.notna()].to_numpy() for side in (levels[rater], others))
         if pairs and len(x):
             agreements[str(rater)] = float((np.sign(x) == np.sign(y)).mean())
-        elif not pairs and len(x) >= LEAST:
+        elif not pairs and len(x) >= MIN_PAIRS:
             agreements[str(rater)] = rank_correlation(x, y)
     return agreements
 
