@@ -282,8 +282,9 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     for part, frames in _join_tasks(built, results, layout, name):
         tables += [replace(table, about=part.about) for table in build_tables(frames, layout)]
     if lacking and not tables and any(math.isfinite(item.mean) for item in results.values):
-        raise next(iter(lacking.values()))
-    notes = make_notes(f"No table {stem}: {str(err).removeprefix(f'table {stem}: ')}." for stem, err in lacking.items())
+        stem, first = next(iter(lacking.items()))
+        raise DataError(f"table {stem}: {first}")
+    notes = make_notes(f"No table {stem}: {err}." for stem, err in lacking.items())
     return [replace(table, notes=(*table.notes, *notes)) for table in tables[:1]] + tables[1:]
 
 

@@ -10,6 +10,12 @@ from openended.harness import core
 from openended.harness.core import Spec, SpecError, list_bundled_choices
 
 OWN_AXES = ("auto", "metric", "options", "statistic", "system", "target")  # of tables, besides those of the runs
+AXES = (
+    *OWN_AXES, "archive", "cell", "claim", "continue_after_end", "created", "decoder", "embedder", "generations",
+    "judgments", "label", "max_new_tokens", "min_new_tokens", "model", "num_examples", "part", "perturbation",
+    "prompting", "role", "samples", "scorer", "seed", "sets", "task", "text", "thinking", "training",
+)  # fmt: skip
+"""Axes of runs and of the tables of analyses; those of options begin with one of them, as `model.dtype`."""
 UNITS: Mapping[str, float] = {"fraction": 1.0, "percent": 100.0, "×100": 100.0}
 
 
@@ -106,6 +112,10 @@ class Layout(Spec):
         used = (*self.rows, *self.columns, *self.tables)
         if both := [axis for axis in used if used.count(axis) > 1]:
             raise SpecError(f"report: axis {min(both)!r} is listed twice in rows, columns and tables")
+        for option in ("names", "order", "heads"):
+            for axis in getattr(self, option):
+                if axis.partition(".")[0] not in AXES:
+                    raise SpecError(f"report.{option}: no axis {axis!r}{core.suggest(axis, AXES)}")
         for name, unit in self.units.items():
             if unit not in UNITS:
                 raise SpecError(f"report.units.{name}: expected one of {', '.join(UNITS)}, got {unit!r}")

@@ -373,9 +373,13 @@ def label_systems(items: Sequence[SystemValue], skip: Iterable[str] = ()) -> lis
         items: One value per system; no two agree in all axes.
         skip: Axes that are shown elsewhere (in column titles or the table title).
     """
+    left = set(skip)
+    items = [
+        dataclasses.replace(item, titles=("" if "model" in left else model, "" if "decoder" in left else decoder))
+        for item, (model, decoder) in ((item, item.titles) for item in items)
+    ]
     models = [i for i in items if i.system == "model"]
     several = len({i.titles[0] for i in models}) > 1 or any(i.among_models for i in models)
-    left = set(skip)
     names = [n for n in dict.fromkeys(n for i in items for n in i.axes) if n not in left]
     options = [n for n in names if n not in TITLE_AXES and get_parent_axis(n) != "decoder" and is_readable(n)]
     axes = find_distinguishing_axes([i.axes for i in items], options)

@@ -139,7 +139,7 @@ def _collect_scores(part: TablePart, layout: Layout) -> tuple[dict[Pair, list[fl
     chosen = [pair for pair in several if pair in people] or several
     pairs = [pair for pair in metrics if pair not in chosen]
     if not chosen or not pairs:
-        raise DataError(f"table {part.stem}: none of {', '.join(layout.targets)} was measured on three systems or more")
+        raise DataError(f"none of {', '.join(layout.targets)} was measured on three systems or more")
     return scores, pairs, chosen
 
 
@@ -158,7 +158,7 @@ def build_embedder_frames(part: TablePart, layout: Layout) -> list[Frame]:
     If a metric was measured under several of its own options (quantizers), each gets separate tables.
     """
     if "embedder" not in part.results.axes:
-        raise DataError(f"table {part.stem}: these runs have no embedder; set embedder=…")
+        raise DataError("these runs have no embedder; set embedder=…")
     tables: list[Frame] = []
     for options, items in _iterate_option_sets(part.items, layout.metrics):
         stem = "-".join(filter(None, (part.stem, options.replace("=", "-").replace(", ", "-"))))
@@ -263,7 +263,7 @@ def build_tokens_per_word_frames(part: TablePart, layout: Layout) -> list[Frame]
     units = {(i.axes["scorer"], i.fields.get("unit")): i.mean for i in lengths}
     scorers = [scorer for scorer, unit in units if unit == "tokens" and (scorer, "words") in units]
     if not scorers:
-        raise DataError(f"table {part.stem}: no lengths in tokens and in words; set metric.length.unit=tokens,words")
+        raise DataError("no lengths in tokens and in words; set metric.length.unit=tokens,words")
     cells = [units[scorer, "tokens"] / units[scorer, "words"] for scorer in scorers]
     column = make_quantity("length", "tokens_per_word", "Average Tokens per Word", decimals=3)
     remark = "Mean number of tokens divided by the mean number of words at white space."

@@ -40,7 +40,6 @@ NOT_TUNED = "Measured with a linear classifier on frozen features, not with this
 NO_RUN = "No run has this decoder with these parameters."
 NO_ROW = "The runs do not have this embedder, or two sets of these texts."
 NO_METRIC = "Not measured in this run."
-READ_OFF = "read off a figure"  # prefix of the note in such rows
 DELTA = "Δ is measured minus published."
 ORIENTED = "Spearman's ρ over systems, oriented so that agreement is positive."
 READ_OFF_REMARK = "The published values were read off a figure: compare the order of the systems, not the values."
@@ -226,7 +225,7 @@ def read_published(reference: str) -> list[PaperValue]:
         stated = next((float(r["sd"]) for r in group if r["sd"]), math.nan)
         sd = statistics.stdev(values) if len(values) > 1 else stated
         digits = max(len(r["value"].partition(".")[2]) for r in group)
-        read_off = any(r["note"].startswith(READ_OFF) for r in group)
+        read_off = any(r.get("read_from") == "figure" for r in group)
         published.append(PaperValue(name, metric, math.fsum(values) / len(values), sd, min(digits, 3), read_off))
     return published
 

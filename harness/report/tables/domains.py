@@ -44,7 +44,7 @@ def build_domain_frames(part: TablePart, layout: Layout) -> list[Frame]:
         tables.append(build_frame(stem, title, labels, columns, [remark], roles="metric", head="Cell"))
     if not tables:
         raise DataError(
-            f"table {part.stem}: no run has cells of MAUVE for texts with a domain: run metric=[mauve] with "
+            "no run has cells of MAUVE for texts with a domain: run metric=[mauve] with "
             "task=realnews or task=docs (and another outputs_dir if this store has MAUVE without cells of texts)"
         )
     return tables

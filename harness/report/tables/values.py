@@ -73,7 +73,7 @@ class _ValueFrame:
         if not self.pairs:
             keys = sorted({".".join(item.pair) for item in part.items})
             requested = ", ".join(layout.metrics) or "any metric"
-            raise DataError(f"table {part.stem}: none of the runs measured {requested}{core.suggest(requested, keys)}")
+            raise DataError(f"none of the runs measured {requested}{core.suggest(requested, keys)}")
         valued = {i.pair for i in part.items if math.isfinite(i.mean)}
         visible = [pair for pair in self.pairs if pair in valued or layout.metrics] or self.pairs
         self.empty = [pair for pair in self.pairs if pair not in visible]
@@ -103,16 +103,17 @@ class _ValueFrame:
             for options, candidates in self.iterate_variants(pair)
         ]
         firsts = [items[0] for items in self.rows.values()]
-        labels = dict(zip(self.rows, measured.label_systems(firsts, self.outer), strict=True))
+        labels = dict(zip(self.rows, measured.label_systems(firsts, self.outer), strict=True))  # in notes
         humans = self.build_human_rows([(quantity, signatures) for quantity, _, signatures in built])
         printed = [
             a for a in (*layout.rows, *layout.columns) if a in self.names and a not in layout.list_compared_apart()
         ]
         titles = {axis: measured.label_axis(firsts, axis) for axis in printed}
+        titles["system"] = measured.label_systems(firsts, {*self.outer, *measured.add_options(printed, self.names)})
         rows: list[tuple[dict[str, str], Mapping[str, str], int]]  # axes, also as typed, and number of seeds
         rows = [({"system": label}, {}, 0) for label, _ in humans]
-        for at, (key, items) in enumerate(self.rows.items()):
-            axes = {"system": labels[key]} | {axis: titles[axis][at] for axis in printed}
+        for at, items in enumerate(self.rows.values()):
+            axes = {axis: of[at] for axis, of in titles.items()}
             rows.append((axes, items[0].axes, max(i.seeds for i in items)))
         roles = ["human"] * len(humans) + ["model"] * len(self.rows)
         columns = [

@@ -25,7 +25,8 @@ SMALL, BOLD = 0.94, 1.15  # width factors of \scriptsize (uncertainties, wide ta
 FONTS = {1.0: r"\footnotesize", SMALL: r"\scriptsize"}
 UNICODE = "% Needs XeLaTeX or LuaLaTeX with \\usepackage{{fontspec}} and a font (\\setmainfont) that has the letters {}"
 LEAST_SCALE = 0.85  # of a table that is scaled down
-PROSE, TEXT = 130.0, 260.0  # points of a column of words, and of row labels; longer text is wrapped
+PROSE = 130.0  # points of a column of words; longer text is wrapped
+LABELS = 0.6  # of the text width: what the row labels of one level may take; longer ones are wrapped
 SEP = 4.0  # space on each side of a column in points
 SYSTEMS = ("model", "human")  # kinds of rows that name systems; other labels are printed as they are
 LONG = 14  # characters of a heading on one line
@@ -205,14 +206,15 @@ def lay_out(table: Table) -> Grid:
         max(map(estimate_points, [head, *itertools.compress(level, visible)]))
         for head, level in zip(heads, levels or [()] * len(heads), strict=True)
     ]
-    long = rf">{{\raggedright\arraybackslash}}p{{{TEXT:g}pt}}"
-    types = "".join("l" if each <= TEXT else long for each in points)
+    most = LABELS * table.tex_width
+    long = rf">{{\raggedright\arraybackslash}}p{{{most:g}pt}}"
+    types = "".join("l" if each <= most else long for each in points)
     labels = [
-        tuple(t if at <= TEXT else t.replace(r"\_", r"\_\allowbreak{}") for at, t in zip(points, row, strict=True))
+        tuple(t if at <= most else t.replace(r"\_", r"\_\allowbreak{}") for at, t in zip(points, row, strict=True))
         for row in labels
     ]
-    wide = [each for each in points if each > TEXT]
-    fixed = TEXT * len(wide) + 2 * SEP * len(points)
+    wide = [each for each in points if each > most]
+    fixed = most * len(wide) + 2 * SEP * len(points)
     rules = tuple(row.rule for row in table.rows)
     spans = tuple(not is_visible for is_visible in visible)
     return Grid(tuple(map(escape, heads)), tuple(labels), columns, rules, spans, sum(points) - sum(wide), fixed, types)

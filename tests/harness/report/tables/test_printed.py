@@ -291,6 +291,9 @@ def test_table_2_of_huse_has_the_clearest_pair_of_each_kind(tmp_path):
     check(table, FACTS["huse_table2"])
     assert [row.rule for row in table.rows].count(True) == 2, "a line between two kinds"
     assert [row.labels[1] for row in table.rows[1::4]] == [f"Prompt {i} <b>says</b>" for i in (0, 1, 2)]
+    model_text = table.rows[1]._replace(levels=("", "word " * 60))
+    text = to_latex(replace(table, rows=(*table.rows, model_text)))
+    assert (r"p{207pt}" in text, "resizebox" in text) == (True, False), "texts are wrapped to an article's width"
     _, _, model, reference = table.rows[4:8]
     assert model.labels[1].startswith("nucleus wrote & text 1")
     assert [[round(cell.value, 6) for cell in row.cells] for row in (model, reference)] == [[-1.0, 3.0], [-9.0, 3.0]]

@@ -356,6 +356,20 @@ def test_rows_of_several_models_and_columns_of_several_embedders(tmp_path):
     check_error(SpecError, "into one cell", table, tmp_path, rows=("decoder",), columns=("embedder",), human="none")
 
 
+@cases(
+    "rows, columns, labels, headings",
+    (["system", "model"], [], [("greedy", "m"), ("greedy", "n")], ["M ↑"]),
+    (["system", "decoder"], [], [("m", "greedy"), ("n", "greedy")], ["M ↑"]),
+    (["system"], ["model", "metric"], [("greedy",)], ["m: M ↑", "n: M ↑"]),
+)
+def test_an_axis_of_its_own_is_not_in_the_label_of_a_system(tmp_path, rows, columns, labels, headings):
+    for name, value in (("m", 0.25), ("n", 0.5)):
+        write(tmp_path, "greedy", {"m": value}, direction="higher", titles={"m": "M"}, run={"model": name})
+    made = table(tmp_path, rows=rows, columns=columns)
+    assert [row.labels for row in made.rows] == labels
+    assert [column.heading for column in made.columns] == headings
+
+
 def test_layouts_are_checked(tmp_path):
     check_error(SpecError, r"no option 'metric'; did you mean 'metrics'\?", build_layout, {"metric": ["mauve"]}, "here")
     check_error(SpecError, "listed twice in rows, columns and tables", Layout, rows=("task",), tables=("task",))
