@@ -14,7 +14,7 @@ from pathlib import Path
 from openended.harness import core
 from openended.harness.core import DataError, Example, SourceFile, SpecError
 from openended.harness.imported import ImportedText, TextSelection, read_texts
-from openended.harness.storage import MODEL_STAGES, RowFile, read_record
+from openended.harness.storage import MODEL_STAGES, RowFile, find_input, read_record
 from openended.tasks._files import UserFileTask
 
 
@@ -142,12 +142,10 @@ def _find_texts(reference: Path) -> Path:
     if not reference.is_dir():
         return reference
     record = read_record(reference)
-    inputs = record.inputs.items()
-    by_stage = ([name for of, name in inputs if of.startswith(f"{stage}:")] for stage in MODEL_STAGES)
-    names = next(filter(None, by_stage), [])
-    if len(names) != 1 or record.store is None:
+    texts = find_input(record.inputs, "model", *MODEL_STAGES)
+    if texts is None or record.store is None:
         raise DataError(f"{reference}: not the folder of a run that generated or imported texts; set task.reference")
-    return reference / record.store / names[0] / "data.arrow"
+    return reference / record.store / texts.artifact / "data.arrow"
 
 
 def _read_builtin() -> bytes:

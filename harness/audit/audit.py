@@ -14,7 +14,7 @@ from openended.harness.audit.checks import Finding
 from openended.harness.core import DataError, Ragged, UndefinedMetric
 from openended.harness.decoders import QDecoder
 from openended.harness.models import LanguageModel, ModelSpec, TextRequest
-from openended.harness.storage import MANIFEST, Entry, RowFile, RunRecord, read_entry, read_record
+from openended.harness.storage import MANIFEST, Entry, RowFile, RunRecord, find_input, read_entry, read_record
 
 log = logging.getLogger(__name__)
 LEAST_PAIRS = 20  # pairs of texts of a comparison of strings
@@ -109,8 +109,8 @@ def rebuild(group: str, node: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a spe
 def find_entry(folder: Path, *stages: str) -> tuple[RunRecord, Entry | None]:
     """Return the record of a run and the store's entry of one of these stages; None without one."""
     record = read_record(folder)
-    name = next((name for name in record.inputs if name.startswith(stages)), None)
-    return record, read_entry(folder / record.store / record.inputs[name]) if name and record.store else None
+    texts = find_input(record.inputs, "model", *stages)
+    return record, read_entry(folder / record.store / texts.artifact) if texts and record.store else None
 
 
 def audit_run(
@@ -130,12 +130,12 @@ def audit_run(
     Raises:
         DataError: If the run has no texts of a decoder with a Q, or nobody knows the tokens that were drawn.
     """
-    record, entry = find_entry(folder, "generate:")
+    record, entry = find_entry(folder, "generate")
     if entry is None:
         raise DataError(f"{folder}: the run generated no texts; name one with a model and a decoder")
     model, title = record.spec["models"]["model"], record.titles["model"]
     try:
-        chat = find_entry(folder, "chat:")[1]
+        chat = find_entry(folder, "chat")[1]
         texts = EngineTexts.from_entry(entry, chat, model=title, backend=model["name"])
     except UndefinedMetric as err:
         raise DataError(f"{folder}: {err}") from err
@@ -200,7 +200,7 @@ def audit_texts(
 
 def read_strings(folder: Path) -> RowFile:
     """Return the texts of a run, generated or imported."""
-    entry = find_entry(folder, "generate:", "import:")[1]
+    entry = find_entry(folder, "generate", "import")[1]
     if entry is None:
         raise DataError(f"{folder}: the run has no texts of its own; name one with a model and a decoder")
     return RowFile(entry.path / "data.arrow")

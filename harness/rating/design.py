@@ -16,7 +16,6 @@ from openended.harness import core, results as measured, storage
 from openended.harness.core import DataError, SpecError, suggest
 from openended.harness.rating.protocol import AnswerChoice, StudyProtocol
 from openended.harness.run import identify_texts
-from openended.harness.storage import MODEL_STAGES
 from openended.metrics.judgments import read_rows
 
 
@@ -70,11 +69,10 @@ def read_study_texts(
         run = system.items[0].sources[0][0]
         record = storage.read_record(run.folder)
         texts_ids[name], runs[name] = identify_texts(record.spec, record.axes), str(run.folder.resolve())
-        for player, stages in ((core.HUMAN, ("human",)), (name, MODEL_STAGES)):
-            rows = measured.read_rows_of_run(results, run, *stages)
+        for player, role in ((core.HUMAN, "human"), (name, "model")):
+            rows = measured.read_rows_of_run(results, run, role)
             if rows is None:
-                needed = " or ".join(stages)
-                raise DataError(f"{run.folder}: its texts ({needed}) are no longer in the store: run it again")
+                raise DataError(f"{run.folder}: its {role} texts are no longer in the store: run it again")
             lengths[player] = max(lengths.get(player, 0), int(rows.token_ids.lengths.max(initial=0)))
             player_texts = texts.setdefault(player, {})
             columns = (rows.ids, rows.samples, rows.prompts, rows.texts, rows.token_ids.lengths)

@@ -59,10 +59,8 @@ from .runs import (
     ARCHIVES as ARCHIVES,
     Run as Run,
     find_archive as find_archive,
-    find_losses as find_losses,
     find_run as find_run,
     find_runs as find_runs,
-    find_vectors as find_vectors,
     locate_verified_file as locate_verified_file,
 )
 from .searches import (

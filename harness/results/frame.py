@@ -15,7 +15,7 @@ from openended.harness import core
 from openended.harness.core import DataError, SpecError, escape_controls, escape_csv_cell, parse_signature, suggest
 from openended.harness.results import systems
 from openended.harness.results.axes import CREATED, describes_human_side, format_axis_value, order_axes
-from openended.harness.results.runs import ROW_FILES, Run, locate_verified_file, read_runs, serialize_axes
+from openended.harness.results.runs import Run, locate_verified_file, read_runs, serialize_axes
 from openended.harness.results.systems import FIXED, RunValue, SystemValue
 from openended.harness.storage import RowFile
 
@@ -297,7 +297,7 @@ def read_frame(path: Path) -> Results:
     kinds = {"int64": int, "double": float, "bool": bool}
     types = {name: kinds.get(str(table.field(name).type), str) for name in table.column_names}
     axes = {name: kind for name, kind in types.items() if name not in FIXED}
-    run = Run(path, "", path.name, path.stem, {}, {"model": "", "decoder": ""}, None, {}, (), ())
+    run = Run(path, "", path.name, path.stem, {}, {"model": "", "decoder": ""}, None, (), (), ())
     rows: list[RunValue] = []
     for row in cells:
         row |= {name: math.nan for name, kind in FIXED.items() if kind is float and row[name] is None}
@@ -311,12 +311,9 @@ def _digest_table(table: "pa.Table") -> bytes:
     return core.digest([table.column_names, columns]).encode()
 
 
-def read_rows_of_run(results: Results, run: Run, *stages: str) -> RowFile | None:
-    """Return the rows of the first of these stages that a run has; None where they are not in the store, or damaged."""
-    artifacts = {name.partition(":")[0]: artifact for name, artifact in reversed([*run.inputs.items()])}
-    stage = next((stage for stage in stages if stage in artifacts), "")
-    artifact = artifacts.get(stage, "")
-    path = locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
+def read_rows_of_run(results: Results, run: Run, role: str) -> RowFile | None:
+    """Return the human texts of a run or its system's; None where they are not in the store, or damaged."""
+    path = locate_verified_file(run.store, *run.find_rows(role), results.damaged)
     return RowFile(path) if path is not None else None
 
 

@@ -17,13 +17,11 @@ import numpy as np
 
 from openended.harness import core, storage
 from openended.harness.results.frame import ARRAYS, Results, count_prompts, load_replicates, read_replicates
-from openended.harness.results.runs import ROW_FILES, Run, find_vectors, locate_verified_file, read_verified_entry
+from openended.harness.results.runs import HUMAN_ROWS, Run, locate_verified_file, read_verified_entry
 from openended.harness.results.systems import SystemValue
 from openended.metrics.families import JOINT_CLUSTERINGS, Quantized, TwoSample
 
 VERSION = 2  # increased when the estimates change; enters the keys of their artifacts
-# Roles of the human texts whose embeddings a run may have, and the file of the stage `human` that holds each.
-HUMAN_FILES = {"human": "human.arrow", "more human": "more.arrow", "other human": "more.arrow"}
 _SPEC_FACTS = ("group", "name", "version")
 
 Source = tuple[Run, str | None]
@@ -159,8 +157,8 @@ def _build_metric(runs: list[Run], name: str) -> TwoSample:
 def read_human_vectors(results: Results, runs: list[Run], need: core.Need) -> tuple[dict[str, str], core.Side]:
     """Return the digests of the vectors of all human texts of the runs, and one side of them."""
     parts = dict[str, core.Side]()
-    for role in HUMAN_FILES:
-        holders = [run for run in runs if find_vectors(run, role, need.scope) is not None]
+    for role in HUMAN_ROWS:
+        holders = [run for run in runs if run.find_vectors(role, need.scope) is not None]
         sides = {side.system: side for side in (read_vectors(results, run, need, role) for run in holders)}
         if role == "human" and (len(sides) > 1 or len(holders) < len(runs)):
             raise _NoSpaceError("their human texts differ")
@@ -179,13 +177,8 @@ def read_human_vectors(results: Results, runs: list[Run], need: core.Need) -> tu
 
 def read_vectors(results: Results, run: Run, need: core.Need, role: str) -> core.Side:
     """Read the embeddings of a role and the ids of its texts from the store; the side is named by their digest."""
-    stages = {"human": HUMAN_FILES[role]} if role in HUMAN_FILES else {s: ROW_FILES[s] for s in storage.MODEL_STAGES}
-    vectors = read_verified_entry(run.store, find_vectors(run, role, need.scope), storage.VECTORS, results.damaged)
-    inputs = [(name.partition(":")[0], artifact) for name, artifact in sorted(run.inputs.items())]
-    holders = [(stage, artifact) for stage, artifact in inputs if stage in stages]
-    # The human texts beyond the ceiling are in an entry of their own, the last by its name.
-    stage, artifact = holders[-1 if role == "other human" else 0] if holders else ("", "")
-    rows = locate_verified_file(run.store, artifact, stages.get(stage, ""), results.damaged)
+    vectors = read_verified_entry(run.store, run.find_vectors(role, need.scope), storage.VECTORS, results.damaged)
+    rows = locate_verified_file(run.store, *run.find_rows(role), results.damaged)
     if vectors is None or rows is None:
         raise _NoSpaceError("its embeddings are not stored")
     ids, loaded = storage.RowFile(rows).ids, storage.load_array(vectors.path / storage.VECTORS)

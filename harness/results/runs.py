@@ -10,18 +10,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from openended.harness import results
+from openended.harness import results, storage
 from openended.harness.core import DataError, HarnessError, MetricResult, RunNote
 from openended.harness.results.axes import make_natural_sort_key
-from openended.harness.storage import RECORD, STAGES, Entry, RunRecord, read_entry, read_record
+from openended.harness.storage import RECORD, Entry, RunInput, RunRecord, find_input, read_entry, read_record
 
 log = logging.getLogger(__name__)
 
 ARCHIVES = "imported"  # folder of the outputs with the archives that were imported, each with runs, grids and store
 ARCHIVE = "archive"  # axis of their runs
 _STORE = "../../../store"
-# Stage → file with its rows.
-ROW_FILES = {"human": "human.arrow", "answers": "data.arrow", "generate": "data.arrow", "import": "data.arrow"}
+HUMAN_ROWS = {
+    "human": ("human", "human.arrow"),
+    "more human": ("human", "more.arrow"),
+    "other human": ("other human", "more.arrow"),
+}
+"""Role of human texts → role of the artifact with their rows, and the file; those of a system are `data.arrow`."""
 _RUN_NAME = re.compile(r".+-[0-9a-f]{8}", re.DOTALL)
 _HARDWARE = ("accelerator", "processor", "machine", "system")
 
@@ -37,7 +41,7 @@ class Run:
     axes: Mapping[str, Any]
     titles: Mapping[str, str]  # display names of `model` and `decoder`
     store: Path | None
-    inputs: Mapping[str, str]  # name of a stage's artifact → `stage/ab/key` in the store
+    inputs: Sequence[RunInput]  # its artifacts
     results: Sequence[MetricResult]
     notes: tuple[RunNote, ...]  # on its texts
     skipped: tuple[str, ...] = ()  # lines about records of its data that were skipped
@@ -45,11 +49,27 @@ class Run:
     command: tuple[str, ...] = ()  # arguments of the command line that started it
     metrics: Mapping[str, Any] = field(default_factory=dict)  # name → options, as in the record's spec
     seconds: float = math.nan  # that generating its texts took; NaN if any of them was cached
+    task_digest: str = ""
 
     @property
     def task(self) -> str:
         """Name of its task; `texts` without one."""
         return str(self.axes.get("task") or "texts")
+
+    def find_rows(self, role: str) -> tuple[str | None, str]:
+        """Return the artifact with the texts of a role, None if there is none, and the name of their file."""
+        made_as, file = HUMAN_ROWS.get(role, (role, "data.arrow"))
+        rows = find_input(self.inputs, made_as, *(("human",) if role in HUMAN_ROWS else storage.MODEL_STAGES))
+        return rows.artifact if rows is not None else None, file
+
+    def find_losses(self, role: str) -> str | None:
+        """Return the artifact with the scorer's losses of the texts of a role; None if there is none."""
+        return next((each.artifact for each in self.inputs if each.role == role and "losses" in each.gives), None)
+
+    def find_vectors(self, role: str, scope: str = "") -> str | None:
+        """Return the artifact with the embedder's vectors of the texts of a role, of any scope if none is given."""
+        every = ((each, each.gives.get("vectors")) for each in self.inputs if each.role == role)
+        return next((each.artifact for each, given in every if given and scope in ("", given)), None)
 
 
 def find_records(paths: Sequence[Path]) -> tuple[list[Path], dict[str, str]]:
@@ -167,9 +187,9 @@ def read_run(path: Path) -> Run:
     experiment = str(record.spec.get("experiment") or folder.parent.name)
     archive = find_archive(folder)
     axes = {**record.axes, ARCHIVE: archive} if archive else record.axes
-    generated = [_get_mapping(other) for name, other in record.provenance.items() if name.startswith("generate:")]
+    generated = find_input(record.inputs, "model", "generate")
     # `device` is noted of cached artifacts, `reused_tokens` where a part of the texts was made before.
-    is_reused = any({"device", "reused_tokens"} & other.keys() for other in generated)
+    is_reused = generated is not None and {"device", "reused_tokens"} & (generated.provenance or {}).keys()
     metrics = record.spec.get("metrics")
     is_slurm_job = record.command and record.command[0].endswith("/_submit.py")
     return Run(
@@ -185,6 +205,7 @@ def read_run(path: Path) -> Run:
         # An archive has its own store, whatever its records say.
         store=(folder / (_STORE if archive else record.store)).resolve() if record.store else None,
         inputs=record.inputs,
+        task_digest=record.task_digest,
         results=record.results,
         notes=(*record.notes, *describe_reused_artifacts(record)),
         skipped=tuple(record.describe_skipped()),
@@ -224,22 +245,20 @@ def _unify_model_paths(runs: Sequence[Run]) -> list[Run]:
 def describe_reused_artifacts(record: RunRecord) -> tuple[RunNote, ...]:
     """Return remarks on cached artifacts that were computed with other packages, code or hardware than this run."""
     groups: dict[str, list[str]] = {}
-    for name, other in record.provenance.items():
+    for each in record.inputs:
         packages, git, hardware = (
-            _get_mapping(_get_mapping(other).get(part)) for part in ("packages", "git", "hardware")
+            _get_mapping((each.provenance or {}).get(part)) for part in ("packages", "git", "hardware")
         )
         commit = git.get("commit")
         parts = [f"{n} {was or 'absent'} (now {record.packages.get(n, 'absent')})" for n, was in packages.items()]
         parts += [f"code {str(commit)[:7]} (now {str(record.git.get('commit'))[:7]})"] if commit else []
         parts += [f"{k} {hardware[k]} (now {record.hardware.get(k)})" for k in _HARDWARE if k in hardware]
-        if "maker" in _get_mapping(other):
+        if "maker" in (each.provenance or {}):
             parts = ["versions that were not noted"]
         if parts:
-            groups.setdefault(", ".join(parts), []).append(name.partition(":")[0])
-    remarks = (
-        f"cached, not computed by this run: {', '.join(s for s in STAGES if s in stages)}; computed with {origin}"
-        for origin, stages in sorted(groups.items())
-    )
+            groups.setdefault(", ".join(parts), []).append(each.stage)
+    lines = {origin: ", ".join(s for s in storage.STAGES if s in stages) for origin, stages in sorted(groups.items())}
+    remarks = (f"cached, not computed by this run: {names}; computed with {origin}" for origin, names in lines.items())
     return tuple(RunNote("remark", (remark,)) for remark in remarks)
 
 
@@ -274,17 +293,3 @@ def read_verified_entry(
         damaged[artifact] = str(err)
         log.warning("%s is damaged (%s): skipped; rerun the run that wrote it to compute it again", folder, err)
         return None
-
-
-def find_losses(run: Run, role: str) -> str | None:
-    """Return the artifact with the scorer's losses of the texts of a role; None if there is none."""
-    return _find_input(run, rf"read:{re.escape(role)} losses(?: and ranks)? of continuation(?:, vectors of \w+)?")
-
-
-def find_vectors(run: Run, role: str, scope: str = r"\w+") -> str | None:
-    """Return the artifact with the embedder's vectors of the texts of a role; None if there is none."""
-    return _find_input(run, rf"read:{re.escape(role)} (?:.*, )?vectors of {scope}(?: by .*)?")
-
-
-def _find_input(run: Run, pattern: str) -> str | None:
-    return next((artifact for name, artifact in run.inputs.items() if re.fullmatch(pattern, name)), None)

@@ -26,7 +26,7 @@ from openended.harness.core import (
 )
 from openended.harness.run.request import RunRequest
 from openended.harness.run.session import Session
-from openended.harness.run.steps import Executor, File, Input, Inputs, Step, TextRows, has_tokens_of
+from openended.harness.run.steps import Executor, File, Input, Inputs, Role, Step, TextRows, has_tokens_of
 from openended.harness.storage import Row, RowFile, read_examples, write_examples, write_in_order, write_rows
 
 EXAMPLES, SPARE_EXAMPLES = "examples.arrow", "spare.arrow"
@@ -83,7 +83,7 @@ def declare_dataset(request: RunRequest, session: Session) -> Dataset:
     load_cutter = partial(session.row_tokenizer, cutter)
 
     def declare(
-        what: str, count: int | str, more: int | str, num_texts: int, may_lack: bool = False
+        what: str, role: Role, count: int | str, more: int | str, num_texts: int, may_lack: bool = False
     ) -> tuple[Step, Step]:
         def write_examples(folder: Path, _: Inputs) -> Mapping[str, Any]:
             most, spare = (None if number == "all" else int(number) for number in (count, more))
@@ -99,14 +99,15 @@ def declare_dataset(request: RunRequest, session: Session) -> Dataset:
         inputs: dict[str, Input] = {"examples": examples, **units}
         limit = {"max_new_tokens": length, **describe_words(tokenizer, length is not None)}
         sizes = num_texts, num_texts * (length or 0)
-        return examples, Step("human", what, "human", limit, inputs, write_human, *sizes)
+        return examples, Step("human", what, role, limit, inputs, write_human, *sizes)
 
-    examples, human = declare(task.name, count, spare, texts.num_planned)
+    examples, human = declare(task.name, "human", count, spare, texts.num_planned)
     other, requested = None, texts.human_examples
     if requested is not None and count != "all" and task.has_human():
         left = requested if requested == "all" else max(requested - count - spare, 0)
         number = 0 if left == "all" else left
-        _, beyond = declare(f"{task.name} beyond the ceiling", count + spare, left, number, may_lack=True)
+        what = f"{task.name} beyond the ceiling"
+        _, beyond = declare(what, "other human", count + spare, left, number, may_lack=True)
         other = TextRows("other human", beyond, SPARE_ROWS, tokenizer)
     chat = _declare_chat(request, examples, session)
     human_rows = TextRows("human", human, HUMAN_ROWS, tokenizer, chat)
@@ -288,7 +289,7 @@ def _declare_chat(request: RunRequest, examples: Step, session: Session) -> Step
     inputs |= {"template": partial(digest_template, chat_model)} if chat_model is not None else {}
     what = chat_model.title if chat_model is not None else prompting.form if prompting is not None else ""
     options = {"prompting": canonicalize(prompting)} if prompting is not None else {}
-    return Step("chat", what, "human", options, inputs, write)
+    return Step("chat", what, "model", options, inputs, write)
 
 
 def read_conversations(folder: Path) -> dict[str, tuple[Mapping[str, str], ...]]:

@@ -224,6 +224,8 @@ class FeatureTable:
 
     def _read_user_vectors(self, source: TextRows) -> LazyFeature:
         """Read the user's own vectors of a source, in place of an embedder's."""
+        if source.role == "other model":
+            raise core.UndefinedMetric("vectors of one's own are of the run's system alone, not of others of a grid")
         path = self.models.vector_files["model" if source.role == "model" else "human"]
         whole = self.texts.num_examples == "all" and source.file != SPARE_ROWS
 
@@ -239,6 +241,8 @@ class FeatureTable:
         """Refuse vectors of the user's own that do not belong to the texts, or differ in their dimensions."""
         wide: dict[str, int] = {}
         for source in sources:
+            if source.role == "other model":
+                continue
             path = self.models.vector_files["model" if source.role == "model" else "human"]
             entry = self.executor.state(source.step).entry
             if entry is not None and path.is_file():
@@ -340,11 +344,14 @@ class FeatureTable:
         of_vectors = embedder is not None and not text_pass.losses
         what = text_pass.title + ("" if of_vectors else self._name_model(spec))
         step = _make_step(source, "read", what, text_pass.facts(), inputs, write, spec)
+        is_usual = text_pass.losses and text_pass.options == ScoringOptions(scope="continuation")
+        gives = {"losses": "continuation"} if is_usual and not self._name_model(spec) else {}
+        gives |= {"vectors": text_pass.vector_scope} if embedder is not None else {}
 
         def list_wider() -> list[Step]:  # few steps are looked for in others
             return [self._declare_pass(source, each) for each in wider]
 
-        return replace(step, shares_rows=not is_sentence, list_wider=list_wider)
+        return replace(step, gives=gives, shares_rows=not is_sentence, list_wider=list_wider)
 
     def _name_model(self, spec: models.BackendSpec) -> str:
         """Return ` by` a model other than the scorer."""

@@ -96,7 +96,7 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
 def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> tuple[list[Measurement], FactOptions]:
     """Compute the features, then every metric: of the system under test, the human row and the ceiling."""
     settings, executor = texts.settings, texts.executor
-    others = [replace(source, label=f"system {number} of the grid") for number, source in enumerate(others)]
+    others = [source.mark_other(number) for number, source in enumerate(others)]
     measurements = [each for metric in settings.metrics for each in texts.list_measurements(metric)]
     defined = [each for each in measurements if not each.reason]
     requests: list[tuple[TextRows, Sequence[core.Need]]] = []

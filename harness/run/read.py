@@ -83,7 +83,7 @@ class TextPass:
 
     @property
     def title(self) -> str:
-        """What it gives, in words, by which reports find it in a record."""
+        """What it gives, in words."""
         scored = " and ".join([*(["losses"] if self.losses else []), *(["ranks"] if self.ranks else [])])
         parts = [f"{scored} of {self.options.title}"] if scored else []
         return ", ".join([*parts, *([f"vectors of {self.vector_scope}"] if self.embedder is not None else [])])

@@ -62,8 +62,8 @@ def write_record(
     record = storage.RunRecord(
         created=stamp.isoformat(timespec="seconds"), spec=spec, titles=settings.titles,
         axes=collect_axes(settings, fingerprint=task, texts=texts), overrides=tuple(overrides),
-        command=tuple(sys.argv), **storage.describe_environment(), inputs={"task": task, **executor.inputs},
-        provenance=executor.provenance, timings=executor.timings, store="../../../store", notes=tuple(notes),
+        command=tuple(sys.argv), **storage.describe_environment(), task_digest=task,
+        inputs=tuple(executor.inputs), timings=executor.timings, store="../../../store", notes=tuple(notes),
         skipped=skipped or {}, results=tuple(results),
     )  # fmt: skip
     # A lock, because a greedy decoder with two seeds is one run of two jobs.

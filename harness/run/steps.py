@@ -21,8 +21,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 State = Literal["hit", "make", "waits"]
-Role = Literal["human", "more human", "other human", "ceiling", "model"]
-"""The role of the texts of a step; `ceiling`: human texts in place of the system under test."""
+Role = Literal["human", "more human", "other human", "ceiling", "model", "other model"]
+"""The role of the texts of a step; `ceiling`: human texts in place of the system under test; `other model`: the texts
+of another system of a grid."""
 Inputs = Mapping[str, Path]
 """What a step reads: name → the folder of an artifact, or one of its files."""
 _COUNTS = ("count", "more", "samples")  # options of steps that only say how many rows there are
@@ -48,6 +49,8 @@ class Step:
     num_tokens: int = 0  # tokens of the continuations, at most; 0 where it is not known
     model: BackendSpec | None = None  # writes or reads the texts
     metric: str | None = None  # what is measured
+    gives: Mapping[str, str] = field(default_factory=dict)
+    """What reports read of its artifact: see `RunInput`."""
     shares_rows: bool = False
     """Whether it reads the rows that other numbers of examples have made, from the input `SHARED`."""
     list_wider: Callable[[], Sequence["Step"]] = tuple
@@ -111,6 +114,21 @@ class TextRows:
     def rows(self) -> File:
         return File(self.step, self.file)
 
+    def mark_other(self, number: int) -> "TextRows":
+        """Return these rows as those of another system of the grid than the run's."""
+        step, chat = cast("Step", _mark_other(self.step)), cast("Step | None", _mark_other(self.chat))
+        return replace(self, role="other model", step=step, chat=chat, label=f"system {number} of the grid")
+
+
+def _mark_other(value: Input) -> Input:
+    """Return an input as one of another system's texts."""
+    step = _get_step(value)
+    if step is None or step.role != "model":
+        return value
+    inputs = {name: _mark_other(each) for name, each in step.inputs.items()}
+    other = replace(step, role="other model", inputs=inputs)
+    return replace(value, step=other) if isinstance(value, File) else other
+
 
 @core.ask_once
 def digest_model(spec: core.ModelInfo | EmbedderSpec) -> str:
@@ -135,12 +153,10 @@ class Executor:
     plan_only: bool
     plan: list[StepState] = field(default_factory=list)
     """All steps of the run, each once, in the order of their first request."""
-    inputs: dict[str, str] = field(default_factory=dict)
+    inputs: list[storage.RunInput] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)
     missing: list[core.DataError] = field(default_factory=list)
     """What a plan found to be missing: files and models, with how to get them; each once."""
-    provenance: dict[str, Mapping[str, core.Json]] = field(default_factory=dict)
-    """Name of a cached or reused input → differences of the environment that computed it; of a server, its facts."""
     reasons: dict[Step, Exception] = field(default_factory=dict)
     """Step → why it has no value, or why its computation failed, where the run went on without it."""
     _states: dict[Step, StepState] = field(default_factory=dict)
@@ -270,7 +286,7 @@ class Executor:
         else:
             line = replace(line, state="make" if entry.computed else "hit", entry=entry)
             if not self.plan_only:
-                self._record(entry, step.what, time.monotonic() - started)
+                self._record(step, entry, time.monotonic() - started)
         self.plan.append(line)
         self._by_key[recipe.key] = line
         return line
@@ -308,11 +324,9 @@ class Executor:
         left, per_text = max(line.num_texts - shared, 0), line.num_tokens // line.num_texts
         return replace(line, num_texts=left, num_tokens=left * per_text)
 
-    def _record(self, entry: storage.Entry, what: str, seconds: float) -> None:
+    def _record(self, step: Step, entry: storage.Entry, seconds: float) -> None:
         """Add an artifact to the facts of the run record, and log it."""
-        stage = entry.stage
-        name = f"{stage}:{what}" if what else stage
-        self.inputs[name] = entry.name
+        stage, what = step.stage, step.what
         others: dict[str, Any] = {}
         for part in entry.meta.get("parts", ()):
             others |= {fact: part[fact] for fact in ("git", "packages", "hardware", "maker") if fact in part}
@@ -321,8 +335,8 @@ class Executor:
             device = {"device": entry.meta["device"]} if "device" in entry.meta else {}
             others |= storage.compare_environments(entry.maker, storage.describe_environment()) | device
         others |= {fact: entry.meta[fact] for fact in ("served", "reused_tokens") if entry.meta.get(fact)}
-        if others or not entry.computed:
-            self.provenance[name] = others
+        provenance = others if others or not entry.computed else None
+        self.inputs.append(storage.RunInput(entry.name, step.role, what, step.gives, provenance))
         self.timings[stage] = round(self.timings.get(stage, 0.0) + seconds, 3)
         level = logging.INFO if entry.computed or stage != "measure" else logging.DEBUG
         state = "computed" if entry.computed else "cached"

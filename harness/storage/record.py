@@ -6,7 +6,7 @@ infinite in memory; both are null in the file.
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -19,8 +19,28 @@ _HIDDEN = "folders.json"  # in the cache folder: the folders that records do not
 RECORD = "record.json"
 EXPLAIN = "explain.jsonl"  # in a run folder: the texts behind the scores
 GRID = "grid.json"  # in a grid folder: name, report and number of jobs
-SCHEMA = 5
+SCHEMA = 6
 DIGEST = "digest"
+
+
+@dataclass(frozen=True, slots=True)
+class RunInput:
+    """An artifact of a run: what it is, where it is in the store, and where it came from."""
+
+    artifact: str
+    """Store entry, `stage/ab/key`."""
+    role: str
+    """Whose texts it is or was read of: `Role` in `run/steps.py`."""
+    what: str
+    """What the stage computed it for, in words for people."""
+    gives: Mapping[str, str] = field(default_factory=dict)
+    """`losses` under the scorer, `vectors` of the embedder → the scope that they are of."""
+    provenance: Mapping[str, Any] | None = None
+    """How the environment that computed it differed, and facts of a server; empty: not at all; None: it is new."""
+
+    @property
+    def stage(self) -> str:
+        return self.artifact.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +67,10 @@ class RunRecord:
     """Name → version of Python and the packages that can change results."""
     hardware: Mapping[str, Any] = field(default_factory=dict)
     """Processor, memory, accelerator."""
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    """`stage:what` → store entry (`stage/ab/key`); `task` → digest of the task's data."""
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-    """Name of a cached input → how its environment differed (empty: not at all)."""
+    task_digest: str = ""
+    """Digest of the task's data."""
+    inputs: tuple[RunInput, ...] = ()
+    """The artifacts that it computed or found in the store, in the order of their use."""
     timings: Mapping[str, float] = field(default_factory=dict)
     """Stage → seconds in this run."""
     store: str | None = None
@@ -79,9 +99,8 @@ def read_record(path: Path) -> RunRecord:
     except ValueError as err:
         expected = "a time as 2027-01-31T12:00:00+00:00"
         raise core.DataError(f"{where}: created: expected {expected}, got {record.created[:40]!r}") from err
-    for name, entry in record.inputs.items():
-        if name != "task":
-            check_entry_name(entry, f"{where}: inputs.{name}")
+    for at, each in enumerate(record.inputs):
+        check_entry_name(each.artifact, f"{where}: inputs[{at}]: artifact")
     results = tuple(_check_result(result, f"{where}: results[{i}]") for i, result in enumerate(record.results))
     try:
         is_sound = stated == core.digest(fields)
@@ -107,6 +126,12 @@ def _check_result(result: core.MetricResult, where: str) -> core.MetricResult:
     ends = {name: (-math.inf if math.isnan(low) else low, high) for name, (low, high) in result.bounds.items()}
     bounds = {name: (low, math.inf if math.isnan(high) else high) for name, (low, high) in ends.items()}
     return dataclasses.replace(result, bounds=bounds)
+
+
+def find_input(inputs: Iterable[RunInput], role: str, *stages: str) -> RunInput | None:
+    """Return the input of a role that is of the first of some stages; None if there is none."""
+    of_role = [each for each in inputs if each.role == role]
+    return next((each for stage in stages for each in of_role if each.stage == stage), None)
 
 
 def save_record(folder: Path, record: RunRecord) -> None:

@@ -19,6 +19,7 @@ from openended.harness.core import Generation
 from openended.harness.models import LengthLimit
 from openended.harness.report import build_report
 from openended.harness.run import dataset as stages
+from openended.harness.storage import RunInput
 from openended.harness.storage.rows import Row, RowFile, write_rows
 from openended.harness.storage.store import write_manifest
 from openended.tasks.webtext import WebText
@@ -148,7 +149,7 @@ def _build_page() -> str:
         )
         write_run(
             folder, "top_k", 0, options={"k": k}, title=f"top-k k={k}", results=[row], n=PAGE_TEXTS,
-            inputs={"human:docs": human, "generate:m": write_texts("generate", f"system{k}")},
+            inputs=[RunInput(human, "human", ""), RunInput(write_texts("generate", f"system{k}"), "model", "")],
         )  # fmt: skip
     build_report([folder / "runs"], folder / "report", figures=False)
     return str(folder / "report/report.html")

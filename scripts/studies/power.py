@@ -74,7 +74,7 @@ def load_pool(paths: Sequence[str], *, of_texts: bool = False) -> Pool:
         (item,) = (item for item in system.items if item.pair == ("gen_ppl", "gen_ppl"))
         for (run, artifact), side in zip(item.sources, part, strict=True):
             arrays = results.arrays(run, artifact)
-            rows = read_rows_of_run(results, run, "generate")
+            rows = read_rows_of_run(results, run, "model")
             columns = [rows.token_ids.lengths, *(arrays[f"per_example/{name}"] for name in TEXT_VALUES)]
             columns[1] = np.log(columns[1])
             yield core.Side(side.system, sorted(side.ids), {NEED: np.stack(columns, axis=1)})

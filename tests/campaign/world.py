@@ -63,9 +63,9 @@ def read_run_folder(folder: Path) -> tuple[Any, ...]:
     record = read_json(folder / "record.json")
     store = folder / record["store"]
     data = {
-        name: {p.name: p.read_bytes() for p in (store / place).iterdir() if p.name not in FACTS}
-        for name, place in record["inputs"].items()
-        if (store / place).is_dir()
+        each["artifact"]: {p.name: p.read_bytes() for p in path.iterdir() if p.name not in FACTS}
+        for each in record["inputs"]
+        if (path := store / each["artifact"]).is_dir()
     }
     return record["results"], record["spec"], record["notes"], data
 

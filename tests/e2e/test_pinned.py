@@ -52,7 +52,7 @@ def measured(cwd: Path) -> dict[str, Any]:
     made = {}
     for path in cwd.glob("outputs/runs/*/*/record.json"):
         record = json.loads(path.read_text(encoding="utf-8"))
-        (entry,) = (name for stage, name in record["inputs"].items() if stage.startswith("generate:"))
+        (entry,) = (each["artifact"] for each in record["inputs"] if each["artifact"].startswith("generate/"))
         texts = "\0".join(RowFile(cwd / "outputs/store" / entry / "data.arrow").texts)
         made[record["spec"]["decoder"]["name"]] = {
             "texts": hashlib.sha256(texts.encode()).hexdigest(),

@@ -41,7 +41,7 @@ def run(tmp_path, address, *words):
     )  # fmt: skip
     folder = max((tmp_path / "outputs/runs/asked").iterdir())
     record = read_record(folder)
-    (entry,) = (name for stage, name in record.inputs.items() if stage.startswith("generate"))
+    (entry,) = (each.artifact for each in record.inputs if each.stage == "generate")
     return done, record, RowFile(folder / record.store / entry / "data.arrow")
 
 

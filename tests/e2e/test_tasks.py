@@ -116,8 +116,8 @@ def test_one_system_is_the_reference_of_another(tmp_path):
     assert any("no human text" in str(note) for note in record["notes"])
 
     # A file of texts with prompts says the same as the folder of the run that made them.
-    made = read_json(first / "record.json")["inputs"]
-    (name,) = (made[stage] for stage in made if stage.startswith("generate:"))
+    inputs = read_json(first / "record.json")["inputs"]
+    (name,) = (each["artifact"] for each in inputs if each["artifact"].startswith("generate/"))
     rows = RowFile(tmp_path / "out" / "store" / name / "data.arrow")
     lines = [{"prompt": p, "text": t} for p, t in zip(rows.prompts, rows.texts, strict=True)]
     path = write_jsonl(tmp_path / "texts.jsonl", lines)

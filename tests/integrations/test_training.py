@@ -242,7 +242,7 @@ def test_the_live_weights_generate_what_a_saved_checkpoint_does(parts):
 
     def read_texts(record):
         run = read_record(record.parent)
-        (entry,) = (path for name, path in run.inputs.items() if name.startswith("generate:"))
+        (entry,) = (each.artifact for each in run.inputs if each.stage == "generate")
         return run.axes["model.step"], list(RowFile(record.parent / run.store / entry / "data.arrow").texts)
 
     texts = dict(map(read_texts, folder.glob("outputs/runs/watched/*/record.json")))

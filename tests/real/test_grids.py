@@ -27,8 +27,7 @@ def test_two_models_stand_in_one_table(real_models, tmp_path):
     unit = parse_signature(lengths.pop())["length"]
     assert unit.startswith("12 tokens@")
     for run in results.runs:
-        name = next(name for name in run.inputs if name.startswith("generate"))
-        texts = RowFile(run.store / run.inputs[name] / "data.arrow").each("text")
+        texts = RowFile(run.store.joinpath(*run.find_rows("model"))).each("text")
         assert all(len(tokenizer.encode(text)) <= 12 for text in texts)
     alone = [*words, f"model.path={real_models}/smollm2", "decoder=greedy", f"task.tokens={real_models}/gemma3"]
     done = openended(*alone, cwd=tmp_path, code=0)

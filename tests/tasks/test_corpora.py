@@ -17,7 +17,7 @@ import pytest
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.registry import load_members
 from openended.harness.imported import find_generations
-from openended.harness.storage.record import RunRecord, save_record
+from openended.harness.storage.record import RunInput, RunRecord, save_record
 from openended.tasks import docs_topics, unconditional
 from openended.tasks._passages import Passage
 from openended.tasks.ag_news import AgNews
@@ -491,9 +491,9 @@ def test_a_folder_must_be_that_of_a_run_with_texts(tmp_path):
     (tmp_path / "record.json").write_text("[]")
     check("not a run record")
     record = RunRecord(created="2027-01-31T12:00:00+00:00", spec={}, axes={}, results=(), store=".")
-    save_record(tmp_path, replace(record, inputs={"measure:zipf model": "measure/ab/abc"}))
+    save_record(tmp_path, replace(record, inputs=(RunInput("measure/ab/abc", "model", "zipf"),)))
     check("not the folder of a run that generated")
-    save_record(tmp_path, replace(record, inputs={"generate:x": "generate/ab/abc"}))
+    save_record(tmp_path, replace(record, inputs=(RunInput("generate/ab/abc", "model", "x"),)))
     check(r"no such file.*set task\.reference")
 
 
@@ -507,7 +507,7 @@ def test_a_run_is_a_reference_by_its_first_samples(tmp_path):
     (tmp_path / "generate/ab/abc").mkdir(parents=True)
     write_rows(tmp_path / "generate/ab/abc/data.arrow", rows)
     record = RunRecord(created="2027-01-31T12:00:00+00:00", spec={}, axes={}, results=(), store=".")
-    save_record(tmp_path, replace(record, inputs={"generate:x": "generate/ab/abc"}))
+    save_record(tmp_path, replace(record, inputs=(RunInput("generate/ab/abc", "model", "x"),)))
     assert [e.human for e in draw(reference=str(tmp_path))] == [f"{e.id} 0" for e in draws]
 
 

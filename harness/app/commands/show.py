@@ -8,7 +8,7 @@ from pathlib import Path
 
 from openended.harness.core import OUTPUTS, Arguments, DataError, make_main, print_line
 from openended.harness.results import find_archive, find_runs
-from openended.harness.storage import MODEL_STAGES, RowFile, read_record
+from openended.harness.storage import MODEL_STAGES, RowFile, find_input, read_record
 
 MAX_VALUES = 4  # values in the line of a run
 
@@ -64,13 +64,12 @@ def format_run(folder: Path, texts: int) -> Iterator[str]:
         reason = f" ({'; '.join(remarks)})" if remarks else ""
         yield f"{row.system:10} {row.metric}: {values}{reason}"
         yield f"           {row.signature}"
-    inputs = record.inputs.items()
-    entry = next((p for stage in MODEL_STAGES for name, p in inputs if name.startswith(f"{stage}:")), None)
-    if entry is None or record.store is None or texts < 1:
+    texts_of_run = find_input(record.inputs, "model", *MODEL_STAGES)
+    if texts_of_run is None or record.store is None or texts < 1:
         return
-    file = folder / record.store / entry / "data.arrow"
+    file = folder / record.store / texts_of_run.artifact / "data.arrow"
     if not file.is_file():
-        yield f"texts      no longer in the store ({entry}); the same command computes them again"
+        yield f"texts      no longer in the store ({texts_of_run.artifact}); the same command computes them again"
         return
     rows = RowFile(file)
     yield f"texts      {len(rows)} in {os.path.normpath(file.parent)}"

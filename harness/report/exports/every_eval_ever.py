@@ -167,7 +167,7 @@ def _describe_score(
         "evaluation_name": run.task,
         "source_data": {
             "dataset_name": run.task, "source_type": "other",
-            "additional_details": {"num_examples": str(row.n_human), "digest": str(run.inputs.get("task", _UNKNOWN))},
+            "additional_details": {"num_examples": str(row.n_human), "digest": run.task_digest or _UNKNOWN},
         },
         "metric_config": {**config, "metric_kind": row.family, "metric_parameters": {"signature": row.signature}},
         "score_details": _leave_out_unknown({

@@ -14,7 +14,7 @@ from openended.harness.core import DataError, open_for_replacement, write_json
 from openended.harness.report.page.sources import HUMAN, TextSource, collect_page_texts
 from openended.harness.report.tables.selection import make_slug, summarize_sources
 from openended.harness.results import Results, Run, read_rows_of_run
-from openended.harness.storage import MODEL_STAGES, RowFile
+from openended.harness.storage import RowFile
 
 METADATA = "croissant.json"
 FIELDS: Mapping[str, str] = {
@@ -56,7 +56,7 @@ class TextFile:
 
 def read_texts(results: Results, run: Run) -> tuple[RowFile | None, dict[str, str]]:
     """Return the texts of a run, None if they are not in the store, and example id → human text."""
-    rows, human = read_rows_of_run(results, run, *MODEL_STAGES), read_rows_of_run(results, run, "human")
+    rows, human = read_rows_of_run(results, run, "model"), read_rows_of_run(results, run, "human")
     return rows, dict(zip(human.ids, human.each("text"), strict=True)) if human is not None else {}
 
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from openended.harness.core import F64, I64, SHORTENED, Floats, Ragged, read_tokenizer_file, write_text
 from openended.harness.report.page.sources import HUMAN, PageTexts, TextSource
-from openended.harness.results import Run, find_losses, find_vectors, locate_verified_file
+from openended.harness.results import Run, locate_verified_file
 from openended.harness.storage import VECTORS
 
 PART_SIZE = 500  # examples, or texts, per part
@@ -178,7 +178,7 @@ def compute_text_values(source: TextSource, nll: Ragged | None) -> dict[str, Tex
 def read_token_nll(source: TextSource) -> Ragged | None:
     """Return the negative log-likelihood of every token under the scorer, nats; None where it is not stored."""
     for run in source.runs:
-        losses = find_losses(run, source.role)
+        losses = run.find_losses(source.role)
         flat, ends = (_load_array(source, run, losses, file) for file in ("nll_values.npy", "nll_offsets.npy"))
         if flat is not None and ends is not None and len(ends) == len(source.rows) + 1:
             return Ragged(flat, ends)
@@ -212,7 +212,7 @@ def find_nearest_human_texts(source: TextSource, human: TextSource) -> tuple[F64
 
 def _load_embeddings(source: TextSource, run: Run, role: str) -> F64 | None:
     """Return the embeddings of a side, scaled to unit length."""
-    rows: Floats | None = _load_array(source, run, find_vectors(run, role), VECTORS)
+    rows: Floats | None = _load_array(source, run, run.find_vectors(role), VECTORS)
     if rows is None:
         return None
     values = np.asarray(rows, dtype=np.float64)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from openended.harness import results as measured
 from openended.harness.results import Results, Run, format_axis_value, read_rows_of_run
-from openended.harness.storage import MODEL_STAGES, RowFile
+from openended.harness.storage import RowFile
 
 HUMAN = "human"
 
@@ -57,7 +57,7 @@ def collect_page_texts(reports: Sequence[tuple[str, Results]]) -> PageTexts:
     for prefix, results in reports:
         for label, seed, runs in _iterate_systems(results):
             run = runs[0]
-            model_rows = read_rows_of_run(results, run, *MODEL_STAGES)
+            model_rows = read_rows_of_run(results, run, "model")
             if model_rows is None:
                 continue
             human = read_rows_of_run(results, run, "human")

@@ -55,7 +55,7 @@ def _read_domains(results: Results, system: System) -> pd.DataFrame:
     value = system.value("mauve", "mauve")
     cells = next(iter(results.list_arrays(value)), {}).get("human_cells", ())
     run = value.sources[0][0] if value is not None else results.runs[0]
-    artifacts = [a for stage, a in run.inputs.items() if stage.startswith("examples:")]
+    artifacts = [each.artifact for each in run.inputs if each.stage == "examples"]
     paths = (locate_verified_file(run.store, a, "examples.arrow", results.damaged) for a in artifacts)
     examples = sorted((e for path in paths if path is not None for e in read_examples(path)), key=lambda e: e.id)
     domains = [next((str(e.meta[field]) for field in FIELDS if field in e.meta), None) for e in examples]

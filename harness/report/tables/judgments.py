@@ -23,7 +23,6 @@ from openended.harness.report.tables.frame import (
 )
 from openended.harness.report.tables.selection import TablePart
 from openended.harness.results import Layout, Results, System, SystemValue
-from openended.harness.storage import MODEL_STAGES
 
 PREFERENCES = "bradley_terry"
 _RATED_BY = {PREFERENCES: "Preferred by", "mean_rating": "Rated by"}  # metrics that score all players of a file
@@ -194,13 +193,13 @@ def _find_huse_examples(
 def _read_texts(results: Results, value: SystemValue, count: int) -> list[tuple[str, ...]]:
     """Return prompt, human and model text of every rated example; its number where the run has no texts."""
     run, artifact = value.sources[0]
-    sides = [("human",), MODEL_STAGES]
-    rows = [r for stages in sides if (r := measured.read_rows_of_run(results, run, *stages)) is not None]
+    human_rows, model_rows = (measured.read_rows_of_run(results, run, role) for role in ("human", "model"))
     errors = results.arrays(run, artifact).get("per_example/error_model")
     unknown: list[tuple[str, ...]] = [(f"example {number}", "–", "–") for number in range(1, count + 1)]
-    if len(rows) < 2 or errors is None:
+    if human_rows is None or model_rows is None or errors is None:
         return unknown
-    human, model = ({e: (p, t) for e, p, t in zip(r.ids, r.prompts, r.texts, strict=True)} for r in rows)
+    sides = (zip(rows.ids, rows.prompts, rows.texts, strict=True) for rows in (human_rows, model_rows))
+    human, model = ({example: (prompt, text) for example, prompt, text in side} for side in sides)
     rated = sorted(e for e, error in zip(model, errors, strict=False) if not np.isnan(error))
     if len(rated) != count:
         return unknown

@@ -7,7 +7,7 @@ import pytest
 import openended as oe
 from openended.harness.core import DataError
 from openended.harness.imported import TextSelection, read_texts
-from openended.harness.storage import RowFile, read_record
+from openended.harness.storage import RowFile, find_input, read_record
 from tests.helpers import cases, check_error, read_records, write_file, write_jsonl
 
 METRICS = ["length", "distinct_n", "repetition"]
@@ -27,8 +27,7 @@ def score(tmp_path, human, rows, **options):
     outputs = tmp_path / "outputs"
     made = oe.evaluate(human=files[0], systems={"mine": files[1]}, metrics=METRICS, outputs_dir=outputs, **options)
     record = read_record(made.folders[0])
-    entry = next(name for key, name in record.inputs.items() if key.startswith("import:"))
-    return record, RowFile(outputs / "store" / entry / "data.arrow")
+    return record, RowFile(outputs / "store" / find_input(record.inputs, "model", "import").artifact / "data.arrow")
 
 
 def flat(texts):

@@ -15,7 +15,7 @@ from openended.harness.core import digest, to_json
 from openended.harness.report.tables.frame import build_frame, fill_column
 from openended.harness.report.tables.pivot import build_tables, head_column, print_cell
 from openended.harness.report.tables.table import Table, TableRow
-from openended.harness.storage.record import SCHEMA
+from openended.harness.storage.record import SCHEMA, RunInput
 from openended.harness.storage.store import write_manifest
 
 DECODERS: dict[str, dict[str, Any]] = {
@@ -96,7 +96,7 @@ def write_run(folder: Path, decoder: str, seed: int | None, *, model: str = "doc
     } | dict(axes or {})  # fmt: skip
     lines = [dict(r) for r in (results if results is not None else results_of(decoder, seed, **made))]
     key = hashlib.sha256(json.dumps([flat, experiment, made], sort_keys=True, default=str).encode()).hexdigest()[:8]
-    inputs: dict[str, str] = dict(made.pop("inputs", {}))
+    inputs: list[RunInput] = list(made.pop("inputs", ()))
     if arrays:
         for line in lines:
             line["artifact"] = write_arrays(folder / "store", key, line)
@@ -105,12 +105,12 @@ def write_run(folder: Path, decoder: str, seed: int | None, *, model: str = "doc
             if not (folder / "store" / str(line["artifact"])).is_dir():
                 line["artifact"] = None
     if texts:
-        inputs |= write_texts(folder / "store", key, decoder)
+        inputs += write_texts(folder / "store", key, decoder)
     stamp = created[:19].replace("-", "").replace(":", "")
     run = folder / "runs" / experiment / f"{stamp}-{key}"
     run.mkdir(parents=True, exist_ok=True)
     record = {
-        "schema": SCHEMA, "created": created, "overrides": [], "command": [], "git": {}, "provenance": {}, "notes": [], "packages": {}, "hardware": {}, "timings": {}, "inputs": inputs,
+        "schema": SCHEMA, "created": created, "overrides": [], "command": [], "git": {}, "task_digest": "", "notes": [], "packages": {}, "hardware": {}, "timings": {}, "inputs": inputs,
         "store": "../../../store", "axes": flat, "results": lines,
         "spec": {"experiment": experiment, "task": {"name": "docs"}, "decoder": {"name": decoder}},
         "titles": {"model": model, "decoder": title or DECODERS.get(decoder, {}).get("title", decoder) or ""},
@@ -169,7 +169,7 @@ def seal(folder: Path) -> None:
     write_manifest(folder, {"stage": folder.parent.parent.name}, folder.name, {})
 
 
-def write_texts(store: Path, key: str, decoder: str, count: int = 6) -> dict[str, str]:
+def write_texts(store: Path, key: str, decoder: str, count: int = 6) -> list[RunInput]:
     """Write Arrow streams of a few examples, human rows and generations."""
     from openended.harness.core.types import Generation
     from openended.harness.storage.rows import Row, write_rows
@@ -185,10 +185,10 @@ def write_texts(store: Path, key: str, decoder: str, count: int = 6) -> dict[str
         seal(store / name)
         return name
 
-    return {
-        "human:docs": rows("human", "what people wrote"),
-        f"generate:docs-s {decoder}": rows("generate", f"{decoder} wrote"),
-    }
+    return [
+        RunInput(rows("human", "what people wrote"), "human", "docs"),
+        RunInput(rows("generate", f"{decoder} wrote"), "model", f"docs-s {decoder}"),
+    ]
 
 
 def quickstart(folder, *, arrays=True, texts=True, decoders=tuple(DECODERS)):

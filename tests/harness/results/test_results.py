@@ -27,7 +27,7 @@ from openended.harness.results import (
 )
 from openended.harness.results.frame import filter_results, read_frame, read_results, write_frame
 from openended.harness.results.runs import describe_reused_artifacts, find_records, find_run, read_run, serialize_axes
-from openended.harness.storage import RunRecord, compare_environments
+from openended.harness.storage import RunInput, RunRecord, compare_environments, find_input
 from tests.harness.report.synthetic import change_record, result, write_run
 from tests.helpers import cases, check_error
 
@@ -209,20 +209,21 @@ OTHER = {"packages": {"torch": "2.1.0", "faiss-cpu": None}}
 @cases(
     "provenance, remark",
     ({}, None),
-    ({"read:human": {"device": "cpu"}}, None),
-    ({"read:human": {"git": {"dirty": True}}}, None),
+    ({"read": {"device": "cpu"}}, None),
+    ({"read": {"git": {"dirty": True}}}, None),
     (
-        {"tokens:human": OTHER, "tokens:model": OTHER, "read:human": OTHER},
+        {"tokens": OTHER, "read": OTHER},
         "tokens, read; computed with torch 2.1.0 (now 2.13.0), faiss-cpu absent (now absent)",
     ),
     (
-        {"generate:x": {"git": {"commit": "c0ffeec0ffee"}, "hardware": {"processor": "Theirs"}}},
+        {"generate": {"git": {"commit": "c0ffeec0ffee"}, "hardware": {"processor": "Theirs"}}},
         "generate; computed with code c0ffeec (now 1a2b3c4), processor Theirs (now Ours)",
     ),
-    ({"generate:x": {"maker": None}}, "generate; computed with versions that were not noted"),
+    ({"generate": {"maker": None}}, "generate; computed with versions that were not noted"),
 )
 def test_versions_code_and_processor_of_reused_artifacts_are_told_by_stage(provenance, remark):
-    remarks = describe_reused_artifacts(replace(RUN, provenance=provenance))
+    inputs = [RunInput(f"{s}/ab/{r}", r, "", {}, of) for s, of in provenance.items() for r in ("human", "model")]
+    remarks = describe_reused_artifacts(replace(RUN, inputs=(*inputs, RunInput("human/ab/x", "human", ""))))
     assert [*map(str, remarks)] == ([f"cached, not computed by this run: {remark}"] if remark else [])
 
 
@@ -232,8 +233,8 @@ def test_versions_code_and_processor_of_reused_artifacts_are_told_by_stage(prove
 )
 def test_the_time_of_texts_that_were_made_before_is_not_known(other, seconds, tmp_path):
     folder = write(tmp_path)
-    provenance = {"generate:docs-s nucleus": other} if other else {}
-    change_record(folder, timings={"generate": 8.0}, provenance=provenance)
+    texts = RunInput("generate/ab/x", "model", "docs-s nucleus", {}, other)
+    change_record(folder, timings={"generate": 8.0}, inputs=[texts])
     np.testing.assert_equal(read_run(folder / "record.json").seconds, seconds)
 
 
@@ -263,7 +264,7 @@ def test_the_table_of_a_run_that_reuses_says_so(tmp_path, monkeypatch):
     monkeypatch.undo()
     folder = run(settings(tmp_path, "metric=[zipf]"), Session(Store(tmp_path / "out/store"))).folder
     record = read_record(folder)
-    assert record.provenance["generate:docs-s greedy"]["packages"] == {"torch": "0.1"}
+    assert find_input(record.inputs, "model", "generate").provenance["packages"] == {"torch": "0.1"}
     report = build_report([folder], tmp_path / "report", figures=False)
     text = f"examples, human, generate; computed with torch 0.1 (now {record.packages['torch']})"
     assert [text in remark for remark in report.tables[0].list_notes("remark")].count(True) == 1

@@ -33,6 +33,7 @@ from openended.harness.storage import (
     Row,
     RowBlocks,
     RowFile,
+    RunInput,
     Store,
     list_sharing_artifacts,
     load_array,
@@ -61,10 +62,10 @@ def test_an_artifact_asked_for_twice_is_named_once(tmp_path):
     run.run(first, second)
     assert run.get(first) == run.get(second)
     assert [(line.step.what, line.state) for line in run.plan] == [("human", "make")]
-    assert (run.num_computed, run.inputs) == (1, {"gradients:human": run.get(first).name})
+    assert (run.num_computed, run.inputs) == (1, [RunInput(run.get(first).name, "human", "human")])
     again = make_executor(tmp_path)
     again.run(embed("human"))
-    assert (again.num_computed, len(again.plan), again.provenance) == (0, 1, {"gradients:human": {}})
+    assert (again.num_computed, len(again.plan), again.inputs[0].provenance) == (0, 1, {})
 
 
 def test_a_step_reads_the_inputs_that_it_declares_and_they_are_made_before(tmp_path):

@@ -24,7 +24,7 @@ from openended.harness.run import plan, run, run_judgments, select_metrics_for_f
 from openended.harness.run.measure import describe_result
 from openended.harness.run.run_record import write_explanations, write_record
 from openended.harness.storage import save_result, store as store_module
-from openended.harness.storage.record import EXPLAIN, read_record
+from openended.harness.storage.record import EXPLAIN, find_input, read_record
 from openended.harness.storage.rows import Row, write_rows
 from openended.metrics._mauve.quantizers import LATTICE_CELLS
 from openended.metrics.knn_precision_recall import KnnPrecisionRecall
@@ -63,8 +63,8 @@ def test_a_plan_lists_what_a_run_makes_and_counts_are_of_artifacts(tmp_path):
     again = run(made, open_session(tmp_path))
     assert (again.num_computed, len(again.plan), again.folder) == (0, first.num_computed, first.folder)
     record = read_record(first.folder)
-    assert len(record.inputs) == first.num_computed + 1  # and the task's data
-    assert record.provenance == {}
+    assert len(record.inputs) == first.num_computed
+    assert {each.provenance for each in record.inputs} == {None}
 
 
 def test_progress_ends_at_its_total_in_its_unit(tmp_path, monkeypatch):
@@ -98,9 +98,8 @@ def test_a_record_says_where_a_cached_artifact_came_from(tmp_path, monkeypatch):
     again = run(settings(tmp_path, *ONE_MODEL, "metric=[gen_ppl,zipf]"), open_session(tmp_path))
     assert again.folder != first.folder
     record = read_record(again.folder)
-    own = {name for name in record.inputs if name.startswith("measure:zipf")}
-    assert set(record.provenance) == set(record.inputs) - own - {"task"}
-    source: Any = record.provenance["generate:docs-s greedy"]
+    assert {each.what.split()[0] for each in record.inputs if each.provenance is None} == {"zipf"}
+    source: Any = find_input(record.inputs, "model", "generate").provenance
     assert (source["packages"], source["git"]["commit"], source["device"]) == ({"numpy": "0.1"}, "c0ffee", "cpu")
 
 

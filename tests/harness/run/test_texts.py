@@ -24,7 +24,7 @@ from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.run.request import RunRequest, check_start_token
 from openended.harness.run.session import Session
 from openended.harness.run.steps import Executor, Step, digest_model
-from openended.harness.storage import RowFile, RunRecord, read_record
+from openended.harness.storage import RowFile, RunRecord, find_input, read_record
 from tests.harness.run.small import Made, make_dataset, make_executor, measured, open_session, settings
 from tests.helpers import cases, check_error, copy_without, generation, tiny_model, write_jsonl
 from tests.lazy import torch
@@ -322,7 +322,7 @@ def test_with_as_many_spare_texts_the_ceiling_is_of_the_systems_size(tmp_path):
     record = compare(tmp_path, "num_examples=8")
     assert get_row(record, "ceiling").status == "ok"
     assert get_row(record, "ceiling").signature == get_row(record, "model").signature
-    entry = tmp_path / "out/store" / record.inputs["human:jsonl"]
+    entry = tmp_path / "out/store" / find_input(record.inputs, "human", "human").artifact
     human, more = (set(RowFile(entry / f"{name}.arrow").ids) for name in ("human", "more"))
     assert (len(human), len(more), human & more) == (8, 8, set())
 

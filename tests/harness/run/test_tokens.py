@@ -87,7 +87,7 @@ def test_a_grid_of_two_tokenizers_is_one_table(tmp_path, bytes_model):
     texts = {run.axes["model"]: run for run in results.runs if run.axes["decoder"] == "ancestral"}
     other = words_of("bundled:docs-m")
     for run in texts.values():
-        rows = RowFile(run.store / run.inputs[next(n for n in run.inputs if n.startswith("generate"))] / "data.arrow")
+        rows = RowFile(run.store.joinpath(*run.find_rows("model")))
         counts = {text: len(other.encode(text)) for text in rows.each("text")}
         assert max(counts.values()) <= 8, counts
     # A run made alone is comparable where it names the tokenizer, and finds the texts of the grid.

@@ -15,7 +15,7 @@ import pytest
 from openended.harness.core import DataError, MetricResult, RunNote, decode, to_json, write_json
 from openended.harness.run.measure import describe_result
 from openended.harness.storage import provenance
-from openended.harness.storage.record import RECORD, RunRecord, read_record, save_record
+from openended.harness.storage.record import RECORD, RunInput, RunRecord, read_record, save_record
 from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy
 from openended.metrics.distinct_n import DistinctN
 from tests.helpers import cases, check_error
@@ -29,7 +29,8 @@ NOTES = (RunNote("remark", ("a note",)),)
 RECORDED = RunRecord(
     created="2026-01-02T03:04:05+00:00", spec={"model": {"title": "A"}, "seed": None}, axes={"decoder": "greedy"},
     overrides=("seed=1",), command=("openended", "seed=1"), git={"commit": None}, packages={"numpy": "2"},
-    hardware={"cores": 2}, inputs={"task": "ab"}, provenance={"embed:human": {"packages": {"numpy": "1"}}},
+    hardware={"cores": 2}, task_digest="ab",
+    inputs=(RunInput("read/ab/c", "human", "", {"vectors": "continuation"}, {"packages": {"numpy": "1"}}),),
     timings={"embed": 1.5}, store="../store", notes=NOTES, results=(ROW,),
 )  # fmt: skip
 
@@ -37,6 +38,10 @@ RECORDED = RunRecord(
 def told(**changes: Any) -> dict[str, Any]:
     made: dict[str, Any] = json.loads(json.dumps(to_json(RECORDED)))
     return {k: v for k, v in {**made, **changes}.items() if v != "gone"}
+
+
+def told_input(artifact: str) -> dict[str, Any]:
+    return {"artifact": artifact, "role": "model", "what": "x"}
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -56,7 +61,8 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 def test_each_field_is_documented() -> None:
     harness = Path(__file__).parents[3] / "harness"
-    for cls, file in ((MetricResult, "core/types.py"), (RunRecord, "storage/record.py")):
+    for cls in (MetricResult, RunRecord, RunInput):
+        file = "core/types.py" if cls is MetricResult else "storage/record.py"
         text = (harness / file).read_text(encoding="utf-8").partition(f"class {cls.__name__}")[2]
         for f in fields(cls):
             assert text.partition(f"    {f.name}: ")[2].splitlines()[1].startswith('    """'), (
@@ -79,13 +85,14 @@ def test_a_result_holds_what_its_metric_says(metric: Any, key: str, best: str) -
 @cases(
     "record, message",
     ([], "not a run record: expected an object with names and values, got \\[\\]"),
-    (told(schema=1), "expected record schema 5, got 1; run it again"),
+    (told(schema=1), "expected record schema 6, got 1; run it again"),
     (told(created="gone"), "missing option 'created'"),
     (told(resluts=[]), "no option 'resluts'; did you mean 'results'"),
     (told(axes=[]), "axes: expected {name: value}"),
-    (told(inputs={"task": 3}), "inputs.task: expected text, got 3"),
-    (told(inputs={"generate:x": "../../home/.ssh"}), r"inputs\.generate:x: expected a store entry `stage/ab/key`"),
-    (told(inputs={"generate:x": "/etc/a/b"}), "expected a store entry"),
+    (told(task_digest=3), "task_digest: expected text, got 3"),
+    (told(inputs={}), "inputs: expected a list"),
+    (told(inputs=[told_input("../../home/.ssh")]), r"inputs\[0\]: artifact: expected a store entry `stage/ab/key`"),
+    (told(inputs=[told_input("/etc/a/b")]), "expected a store entry"),
     (told(**row(artifact="measure/../../x")), "artifact: expected a store entry"),
     (told(notes="x"), "notes: expected a list"),
     (told(notes=["x"]), r"notes\[0\]: expected RunNote, got 'x'"),

@@ -11,7 +11,7 @@ import pytest
 
 from openended.harness.app.commands import export, show
 from openended.harness.report.cli import main as report
-from openended.harness.storage import save_record
+from openended.harness.storage import RunInput, save_record
 from tests.harness.report.page.made import make_report
 from tests.harness.storage.test_record import RECORDED
 from tests.helpers import cases, openended
@@ -91,7 +91,8 @@ def test_a_dash_is_standard_output_and_a_device_is_refused(here, capsysbinary):
 def test_an_entry_that_leads_out_of_the_store_is_not_packed(tmp_path):
     outputs, entry = tmp_path / "outputs", "generate/ab/" + "ab" * 32
     (outputs / "runs" / "a" / "run").mkdir(parents=True)
-    save_record(outputs / "runs" / "a" / "run", replace(RECORDED, inputs={"generate:model": entry}, results=()))
+    inputs = (RunInput(entry, "model", "x"),)
+    save_record(outputs / "runs" / "a" / "run", replace(RECORDED, inputs=inputs, results=()))
     (tmp_path / "home" / ("ab" * 32)).mkdir(parents=True)
     (tmp_path / "home" / ("ab" * 32) / "key").write_text("secret")
     (outputs / "store" / "generate").mkdir(parents=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openended.harness.core import Features, Replicates, Side, SpecError
+from openended.harness.core import Features, Replicates, Side, SpecError, read_json
 from openended.harness.report.build import make_tables
 from openended.harness.report.figures import draw as draw_module, drawing, matrices, people
 from openended.harness.report.figures.draw import draw_all, rank_as_in_table
@@ -478,6 +478,9 @@ def test_a_grid_with_samples_ends_with_the_matrix_and_the_sameness_of_each_promp
         "rouge_l", "system_similarity",
     }  # fmt: skip
     assert not any(s == "human" for _, s in found), "people wrote one text per prompt"
+    for run in results.runs:  # its texts are its own, although it reads those of the other system too
+        recipe = read_json(run.store / run.find_rows("model")[0] / "manifest.json")["recipe"]
+        assert recipe["spec"]["decoder"]["name"] == run.axes["decoder"]
 
 
 HUMAN_ENTROPY, TEMPERATURES, STEPS = 4.0, (0.8, 1.0, 1.2), (8, 32, 128)

@@ -9,6 +9,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from openended.harness.core.types import Generation, Ragged
+from openended.harness.storage import RunInput
 from openended.harness.storage.rows import Row, write_rows
 from tests.harness.report.synthetic import result, seal, store_arrays, write_run
 from tests.helpers import write_jsonl
@@ -42,9 +43,9 @@ def make_report(folder: Path, *, seeds: Sequence[int] = (0, 1), count: int = COU
         for seed in own:
             draws = samples if decoder == "nucleus" else 1
             made = _source(store, "generate", decoder, seed or 0, count, draws, tokenizer)
-            inputs = {"human:docs": human["rows"], f"generate:{decoder}": made["rows"]}
-            for role, one in (("human", human), ("model", made)):
-                inputs[f"read:{role} losses of continuation, vectors of prompt_and_continuation"] = one["read"]
+            gives = {"losses": "continuation", "vectors": "prompt_and_continuation"}
+            inputs = [RunInput(one["rows"], role, decoder) for role, one in (("human", human), ("model", made))]
+            inputs += [RunInput(one["read"], role, "", gives) for role, one in (("human", human), ("model", made))]
             mauve = {"mauve": 0.5 + len(decoder) / 20 + (seed or 0) / 100}
             rows = [
                 _scored("model", "gen_ppl", 20.0 + len(decoder) + (seed or 0), made, store),

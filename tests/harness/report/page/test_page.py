@@ -20,7 +20,7 @@ from openended.harness.report.page.sources import PageTexts, TextSource, collect
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.frame import make_quantity
 from openended.harness.report.tables.pictures import Picture
-from openended.harness.results import Layout, find_vectors, read_results
+from openended.harness.results import Layout, read_results
 from tests.harness.report.page.made import COUNT, HOSTILE, TOKENIZER, make_report, text_of
 from tests.harness.report.synthetic import change_record, print_rows, write_run
 
@@ -152,7 +152,7 @@ def test_values_of_texts_come_from_the_store(shelf, monkeypatch):
     nll = page_parts.read_token_nll(greedy)
     assert values["nll"].values[7] == pytest.approx(nll[7].mean())
     run = greedy.results.runs[0]
-    mine, theirs = (np.load(run.store / find_vectors(run, s.role) / "embeddings.npy") for s in (greedy, human))
+    mine, theirs = (np.load(run.store / run.find_vectors(s.role) / "embeddings.npy") for s in (greedy, human))
     alike = [[float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)) for b in theirs] for a in mine]
     best, where = page_parts.find_nearest_human_texts(greedy, human)
     assert best == pytest.approx([max(row) for row in alike])

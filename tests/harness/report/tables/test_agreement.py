@@ -23,7 +23,7 @@ from openended.harness.report.tables.judgments import build_ability_frames
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.selection import TablePart
 from openended.harness.results import Layout, SearchResult, SearchTrial, load_layout, read_results
-from openended.harness.storage import write_examples
+from openended.harness.storage import RunInput, write_examples
 from openended.metrics.bradley_terry import bradley_terry
 from tests.harness.report.synthetic import draw_figure, quickstart, read_cells, result, seal, store_arrays, write_run
 from tests.helpers import cases, check_error, openended
@@ -251,7 +251,7 @@ def test_both_curves_and_their_scores(tmp_path):
             result("model", "mauve", {"mauve": 0.8}, direction="higher", artifact=mauve),
             result("model", PR, {"precision": 0.7, "recall": share}, direction="higher"),
         ]
-        write_run(tmp_path, name, 0, results=lines, inputs={"measure:x": curve, "measure:m": mauve})
+        write_run(tmp_path, name, 0, results=lines, inputs=[RunInput(a, "model", "") for a in (curve, mauve)])
     results = read_results([tmp_path / "runs"])
     curves, scores = (draw_figure(name, results)[name] for name in ("pr_curves", "f_scores"))
     assert [panel.get_title() for panel in curves.axes] == ["precision-recall curve", "divergence curve of MAUVE"]
@@ -276,7 +276,7 @@ def test_the_domains_of_the_human_texts_in_each_cell(tmp_path):
     write_examples(folder / "examples.arrow", reversed(examples))
     seal(folder)
     line = result("model", "mauve", {"mauve": 0.9}, direction="higher", artifact=artifact)
-    inputs = {"examples:realnews": "examples/ab/x", "measure:mauve model": artifact}
+    inputs = [RunInput("examples/ab/x", "human", "realnews"), RunInput(artifact, "model", "mauve model")]
     write_run(tmp_path, "nucleus", 0, results=[line], inputs=inputs)
     table = read_table(read_results([tmp_path / "runs"]), "domains")
     assert [column.title for column in table.columns] == ["human texts", "domains", "texts of each domain"]

@@ -20,6 +20,7 @@ from openended.harness.report.tables.frame import make_quantity
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.results import build_layout, group_systems, load_layout, read_results
 from openended.harness.run.players import JudgmentSource
+from openended.harness.storage import RunInput
 from tests.harness.report.synthetic import draw_figure, print_rows, result, store_arrays, write_run
 
 PRINTED = Path(__file__).parents[1] / "printed"
@@ -274,7 +275,8 @@ def write_rated_pairs(tmp_path, log_probs=(-10.0, -90, -20, -30, -10, -10, -10, 
     }
     artifact = store_arrays(tmp_path / "store", "measure/ab/x", arrays)
     line = result("model", "huse", {"huse": 0.75, "huse_q": 1.25, "huse_d": 0.5}, direction="higher", artifact=artifact)
-    write_run(tmp_path, "nucleus", 0, results=[line], texts=True, inputs={"measure:huse": "measure/ab/x"})
+    inputs = [RunInput("measure/ab/x", "model", "huse")]
+    write_run(tmp_path, "nucleus", 0, results=[line], texts=True, inputs=inputs)
     return read_results([tmp_path / "runs"])
 
 
