@@ -68,8 +68,8 @@ class Run:
 
     def find_vectors(self, role: str, scope: str = "") -> str | None:
         """Return the artifact with the embedder's vectors of the texts of a role, of any scope if none is given."""
-        every = ((each, each.gives.get("vectors")) for each in self.inputs if each.role == role)
-        return next((each.artifact for each, given in every if given and scope in ("", given)), None)
+        of_role = ((each.artifact, each.gives.get("vectors", "")) for each in self.inputs if each.role == role)
+        return next((artifact for artifact, of_scope in of_role if of_scope and scope in ("", of_scope)), None)
 
 
 def find_records(paths: Sequence[Path]) -> tuple[list[Path], dict[str, str]]:
