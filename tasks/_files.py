@@ -29,6 +29,7 @@ class UserFileTask(Task):
     def fingerprint(self) -> str:
         return self.digest_user_file(Path(str(self.path)))
 
+    @core.cache_in_plan
     def digest_user_file(self, path: Path, option: str = "task.path") -> str:
         """Return the SHA-256 of a user's file, of text without compression and with line feeds alone at line ends."""
         if not path.is_file():
@@ -109,6 +110,7 @@ class PublicFileTask(UserFileTask):
         if self.path is None:
             fetch(self.remote(), cache_dir=self.cache_dir, offline=self.offline)
 
+    @core.cache_in_plan
     def fingerprint(self) -> str:
         if self.path is not None:
             return super().fingerprint()

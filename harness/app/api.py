@@ -188,7 +188,7 @@ def evaluate(
         "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,
         "intervals": intervals,
         "generations_field": generations_field, "generations_thinking": thinking,
-        "judgments": None, "outputs_dir": str(outputs), "plan_only": False,
+        "judgments": None, "outputs_dir": str(outputs),
         "runtime": {"device": device, "feature_batch_size": batch_size}, "compat": preset, **scoring_models,
     }  # fmt: skip
     runs = outputs / "runs" / f"score-{datetime.now(UTC):%Y%m%dT%H%M%S}"

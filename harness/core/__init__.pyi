@@ -89,7 +89,7 @@ from .io import (
     write_json as write_json,
     write_text as write_text,
 )
-from .memoize import ask_once as ask_once, keep_answers as keep_answers
+from .plan_cache import cache_in_plan as cache_in_plan, use_plan_cache as use_plan_cache
 from .registry import (
     CLASS_GROUPS as CLASS_GROUPS,
     NAMED as NAMED,

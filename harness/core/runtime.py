@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from openended.harness.core.errors import require_package
-from openended.harness.core.memoize import ask_once
+from openended.harness.core.plan_cache import cache_in_plan
 from openended.harness.core.spec import Spec, option, ranged
 
 DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
@@ -87,7 +87,7 @@ def is_switched_off(names: Sequence[str]) -> bool:
     return any(os.environ.get(name, "").lower() in ("1", "true", "yes", "on") for name in names)
 
 
-@ask_once
+@cache_in_plan
 def find_cache_root(cache_dir: str | None = None) -> Path:
     """Return the cache folder; it need not exist."""
     if cache_dir:

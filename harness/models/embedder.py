@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple
 
-from openended.harness.core import REQUIRED, DataError, Json, Spec, SpecError, ask_once, construct, option, ranged
+from openended.harness.core import REQUIRED, DataError, Json, Spec, SpecError, cache_in_plan, construct, option, ranged
 from openended.harness.models.families import find_direction, is_encoder
 from openended.harness.models.files import digest_files, list_sentence_files
 from openended.harness.models.forward import Pooling
@@ -106,7 +106,7 @@ class EmbedderSpec(Spec):
     def is_bundled(self) -> bool:
         return self.model_spec().is_bundled
 
-    @ask_once
+    @cache_in_plan
     def identity(self) -> dict[str, Json]:
         # On the hub, a commit fixes what the options leave to the files, which may not be on this machine yet.
         is_here = self.model_spec().folder is not None

@@ -254,12 +254,12 @@ class ModelSpec(BackendSpec):
             return ModelSize(facts.parameters, True, None, "", facts.parameters * files.BYTES[self.dtype])
         return files.describe_model_size(self.path, self.folder, self.revision, self.dtype)
 
-    @core.ask_once
+    @core.cache_in_plan
     def without_label(self) -> "ModelSpec":
         """Return the spec without its label and `bos`, so that models with equal weights and prompts are equal."""
         return dataclasses.replace(self, label=None, bos=None)
 
-    @core.ask_once
+    @core.cache_in_plan
     def identity(self) -> dict[str, core.Json]:
         """Return the model's identity independent of its path: content digests, or the hub's commit."""
         fields: dict[str, core.Json] = {"dtype": self.dtype, "chat_template": self.chat_template}
@@ -336,7 +336,7 @@ class ModelSpec(BackendSpec):
         self.check_adapter()
         return find_refusal(self.config()) or super().cannot(ability, decoder)
 
-    @core.ask_once
+    @core.cache_in_plan
     def check_adapter(self) -> None:
         """Refuse an adapter, which transformers would load with the base weights if `peft` is installed."""
         paths = (self.find_file(name, optional=True) for name in files.ADAPTERS)
@@ -346,7 +346,7 @@ class ModelSpec(BackendSpec):
                 "base model with merge_and_unload of peft, save that with its tokenizer, and name the new folder"
             )
 
-    @core.ask_once
+    @core.cache_in_plan
     def check_ready(self) -> None:
         self.check_adapter()
         folder = self.folder
@@ -395,7 +395,7 @@ class ModelSpec(BackendSpec):
         """Folder or hub id, and the revision on the hub, as transformers takes them."""
         return (self.path, self.revision) if self.folder is None else (str(self.folder), None)
 
-    @core.ask_once
+    @core.cache_in_plan
     def find_file(self, name: str, *, optional: bool = False) -> Path | None:
         """Return the path of a file in the folder, which may lack it, or of the hub model."""
         return self.folder / name if self.folder is not None else self.hub_file(name, optional=optional)

@@ -123,7 +123,7 @@ def load_transformers_tokenizer(spec: ModelSpec) -> Any:  # noqa: ANN401
         raise DataError(f"model {spec.path}: cannot load its tokenizer ({shorten_error(err)})") from err
 
 
-@core.ask_once
+@core.cache_in_plan
 def digest_encoding(spec: ModelSpec) -> str:
     """Return a digest that is equal for tokenizers that give texts the same token ids.
 

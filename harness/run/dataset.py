@@ -20,7 +20,7 @@ from openended.harness.core import (
     Task,
     Tokenizer,
     UndefinedMetric,
-    ask_once,
+    cache_in_plan,
     canonicalize,
     mostly_lack_spaces,
 )
@@ -298,7 +298,7 @@ def read_conversations(folder: Path) -> dict[str, tuple[Mapping[str, str], ...]]
     return {e.id: tuple(models.split_into_turns(e.prompt, e.meta).messages) for e in examples}
 
 
-@ask_once
+@cache_in_plan
 def digest_template(spec: models.ModelSpec) -> str:
     """Return the digest of a model's chat template."""
     return models.load_template(spec).digest

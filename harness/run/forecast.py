@@ -43,11 +43,12 @@ class Forecast:
     """(stage, rows, model) → (texts, tokens at most) that a model reads."""
     measures: Counter[str] = field(default_factory=Counter)  # metric → values to compute
     _steps: set[Any] = field(default_factory=set)
+    _visited: dict[int, object] = field(default_factory=dict)  # options whose paths are listed, by their ids
 
     def add(self, settings: Settings, outcome: Outcome) -> None:
         self.jobs += 1
         self._add_models(settings.models, settings.decoder, settings.metrics)
-        self.outside |= dict.fromkeys(map(str, settings.list_outside_paths()))
+        self.outside |= dict.fromkeys(map(str, settings.list_outside_paths(self._visited)))
         if (address := settings.runtime.ray_address) is not None:
             self.hosts[address] = "everything (runtime.ray_address)"
         for file in settings.task.files():

@@ -17,8 +17,10 @@ from openended.harness.storage import load_result, save_result
 from openended.metrics.judgments import check_judgments_file
 
 
-def run_judgments(settings: Settings, session: Session, overrides: Sequence[str] = ()) -> Outcome:
-    """Score a file of judgments and write the run record.
+def run_judgments(
+    settings: Settings, session: Session, overrides: Sequence[str] = (), *, plan_only: bool = False
+) -> Outcome:
+    """Score a file of judgments and write the run record, or plan that.
 
     Raises:
         DataError: If the file is missing or a row is wrong.
@@ -35,7 +37,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
             f"{', '.join(unused)}: no effect, because metric=[{names}] scores the file of judgments alone; leave "
             f"{'it' if len(unused) == 1 else 'them'} out, or add a metric of the texts, as metric=[{names},distinct_n]"
         )
-    executor = Executor(session, plan_only=settings.plan_only)
+    executor = Executor(session, plan_only=plan_only)
     sha = judgments.digest()
     results: list[core.MetricResult] = []
     for metric in settings.metrics:
@@ -55,10 +57,10 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         executor.run(step)
         if reason := executor.reasons.get(step):
             raise core.UndefinedMetric(f"{path.name}: {metric.name} has no value: {reason}")
-        if not settings.plan_only:
+        if not plan_only:
             entry = executor.get(step)
             results.append(describe_result("model", metric, load_result(entry.path), entry.name))
-    if settings.plan_only:
+    if plan_only:
         return Outcome(settings.outputs_dir, 0, tuple(executor.plan))
     alone = replace(settings, decoder=None, models=RunModels(model=None, scorer=None, embedder=None))
     folder = write_record(alone, executor, results, overrides, task=sha)

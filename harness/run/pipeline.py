@@ -89,7 +89,9 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
         audit = declare_audit(generator.model, generator.reference, rows, session, request.runtime)
         executor.run(audit)
     metrics = resolve_units(request.metrics, request.models.counter, executor.read_rows(dataset.human_rows.rows))
-    settings = replace(settings, metrics=metrics, decoder=generator.decoder if generator is not None else None)
+    decoder = generator.decoder if generator is not None else None
+    if (metrics, decoder) != (settings.metrics, settings.decoder):
+        settings = replace(settings, metrics=metrics, decoder=decoder)
     return RunTexts(settings, request.judgments, dataset, rows, features, audit)
 
 

@@ -14,6 +14,7 @@ from openended.harness.run.steps import Executor
 if TYPE_CHECKING:
     from openended.harness.run.players import JudgmentSource
 
+_require_package = core.cache_in_plan(core.require_package)
 # Kind of feature → what the model that computes it must be able to do.
 _ABILITIES: Mapping[str, tuple[models.Ability, ...]] = {
     "token_nll": ("score",),
@@ -104,11 +105,11 @@ def _check_extras(request: RunRequest) -> None:
     embedder = request.models.find_embedder(request.metrics)
     backends = [model for model in (request.models.model, request.models.scorer) if model is not None]
     if any(model.name != "openai" for model in backends) or embedder is not None:
-        core.require_package("torch", "local")
+        _require_package("torch", "local")
     if embedder is not None and embedder.kind == "sentence":
-        core.require_package("sentence_transformers", "embedders")
+        _require_package("sentence_transformers", "embedders")
     if request.runtime.device_map is not None:
-        core.require_package("accelerate", "large")
+        _require_package("accelerate", "large")
 
 
 def _check_metrics(request: RunRequest) -> None:

@@ -229,7 +229,7 @@ class Settings(_Part):
     """One run: task × model × decoder × seed, and the metrics over it; its canonical form is in the record."""
 
     name: ClassVar[str] = "settings"
-    unkeyed: ClassVar[frozenset[str]] = frozenset({"runtime", "report", "outputs_dir", "plan_only"})
+    unkeyed: ClassVar[frozenset[str]] = frozenset({"runtime", "report", "outputs_dir"})
 
     experiment: str
     """Names the folder of the run and of the report."""
@@ -250,7 +250,6 @@ class Settings(_Part):
     runtime: core.Runtime
     report: Mapping[str, Any] = field(default_factory=dict)
     outputs_dir: Path
-    plan_only: bool
 
     def check(self) -> None:
         """Who generates has a model, a decoder and a length."""
@@ -331,9 +330,13 @@ class Settings(_Part):
         spec = cast("dict[str, Any]", core.canonicalize(self))
         return {**spec, "texts": {**spec["texts"], "seed": self.text_seed}}
 
-    def list_outside_paths(self) -> list[Path]:
-        """List the files and folders outside the working directory that options name, links resolved."""
-        return sorted({path for text in set(_iterate_texts(self)) if (path := _find_outside_path(text)) is not None})
+    def list_outside_paths(self, visited: dict[int, object]) -> list[Path]:
+        """List the files and folders outside the working directory that options name, links resolved.
+
+        Objects in `visited`, by their ids, are left out, and what is looked at is added: jobs share most options.
+        """
+        paths = map(_find_outside_path, set(_iterate_texts(self, visited)))
+        return sorted({path for path in paths if path is not None})
 
 
 def build_tokens_spec(task: core.Task) -> ModelSpec | None:
@@ -413,12 +416,13 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
 
 _LENGTHS = ("max_new_tokens", "min_new_tokens")
 _TEXT_OPTIONS = tuple(each.name for each in fields(TextOptions))
-_OWN_OPTIONS = ("experiment", "protocol", "audit", "intervals", "plan_only")
+_OWN_OPTIONS = ("experiment", "protocol", "audit", "intervals")
 _OPTIONS = {
     *_TEXT_OPTIONS, *_OWN_OPTIONS, "task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime",
     "tracker", "training", "features", "judgments", "judgment_columns", "judgment_systems", "outputs_dir", "name",
+    "plan_only",
 }  # fmt: skip
-"""Names of a configuration; `name` became `experiment`, and the tracker reads its own."""
+"""Names of a configuration; `name` became `experiment`, and commands read `plan_only` and the tracker's options."""
 
 
 def _count_tokens(name: str, length: object, counter: BackendSpec | None, task: core.Task) -> object:
@@ -433,21 +437,23 @@ def _count_tokens(name: str, length: object, counter: BackendSpec | None, task: 
     return max(1, round(int(words[1]) * measure_tokens_per_word(counter, task)))
 
 
-def _iterate_texts(value: object) -> Iterator[str]:
+def _iterate_texts(value: object, visited: dict[int, object]) -> Iterator[str]:
     waiting: list[Any] = [value]
     while waiting:
         value = waiting.pop()
+        if id(value) in visited:
+            continue
+        visited[id(value)] = value  # kept, so that no other object has its id
         if isinstance(value, str | Path):
             yield str(value)
         elif isinstance(value, core.Spec):
             waiting += vars(value).values()
-        elif isinstance(value, dict | Mapping):
+        elif isinstance(value, Mapping):
             waiting += value.values()
         elif isinstance(value, list | tuple):
             waiting += value
 
 
-@core.ask_once
 def _find_outside_path(text: str) -> Path | None:
     """Return the file or folder that a text names, if it is outside the working directory and this package."""
     path = Path(os.path.expanduser(text))

@@ -101,7 +101,7 @@ class TextRows:
     role: Role
     step: Step
     file: str
-    tokenizer: ModelSpec | None = None  # whose tokens the ids are; None if there are none
+    tokenizer: ModelSpec | None = field(default=None, compare=False)  # whose tokens the ids are; None: there are none
     chat: Step | None = None  # what the model under test reads in place of the prompts, where it has a chat template
     label: str = field(default="", compare=False)  # name in the plan and the record, where the role is not enough
 
@@ -130,7 +130,7 @@ def _mark_other(value: Input) -> Input:
     return replace(value, step=other) if isinstance(value, File) else other
 
 
-@core.ask_once
+@core.cache_in_plan
 def digest_model(spec: core.ModelInfo | EmbedderSpec) -> str:
     """Return a digest that is equal for equal models, and for one version of the class that runs them."""
     version = getattr(spec, "version", 1)

@@ -84,7 +84,7 @@ def settings(**parts: Any) -> Settings:
     base = Settings(
         experiment="x", task=made(load_members("task")["jsonl"]), decoder=load_members("decoder")["nucleus"](),
         texts=texts, models=models, metrics=(load_members("metric")["zipf"](),), runtime=Runtime(),
-        outputs_dir=Path("outputs"), plan_only=False,
+        outputs_dir=Path("outputs"),
     )  # fmt: skip
     return change_settings(base, **parts)
 

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from openended.harness import core, run, storage
 from openended.harness.app.hydra.compose import Composer, Job, translate_config_errors
-from openended.harness.app.hydra.grid import find_part
+from openended.harness.app.hydra.grid import group_by_part
 from openended.harness.app.hydra.jobs import check_simulated_raters
 from openended.harness.results import FIXED, build_layout, format_axis_value
 
@@ -27,7 +27,7 @@ def check_series(composer: Composer, config: DictConfig, jobs: JobWords) -> list
 
     A job with a wrong value, or without its files, refuses its whole grid.
     """
-    with core.keep_answers():
+    with core.use_plan_cache():
         checked, left_out = try_experiments(config, jobs, lambda own_jobs: _check_grid(composer, config, own_jobs))
     for line in format_left_out(left_out):
         log.warning("%s", line)
@@ -40,12 +40,9 @@ def try_experiments(
     config: DictConfig, jobs: JobWords, work: Callable[[JobWords], list[Result]]
 ) -> tuple[list[Result], dict[str, core.HarnessError]]:
     """Do the work for the jobs of each experiment or part; return all results, and those that fail."""
-    members: dict[str, list[Sequence[str]]] = {}
-    for words in jobs:
-        members.setdefault(find_part(config, words), []).append(words)
     results: list[Result] = []
     left_out: dict[str, core.HarnessError] = {}
-    for member, own_jobs in members.items():
+    for member, own_jobs in group_by_part(config, jobs).items():
         try:
             results += work(own_jobs)
         except core.HarnessError as err:
@@ -103,9 +100,9 @@ def check_layout(jobs: Sequence[Job]) -> None:
 
 def plan_job(job: Job, session: run.Session) -> tuple[run.Settings, run.Outcome]:
     """Plan one job; return its settings, with the metrics that a file of judgments supports."""
-    settings = run.select_metrics_for_file(replace(job.settings, plan_only=True), job.overrides)
+    settings = run.select_metrics_for_file(job.settings, job.overrides)
     if settings.is_judgments_only(job.overrides):
-        return settings, run.run_judgments(settings, session, job.overrides)
+        return settings, run.run_judgments(settings, session, job.overrides, plan_only=True)
     return settings, run.plan(settings, session)
 
 

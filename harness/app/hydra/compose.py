@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -37,6 +37,7 @@ _CLASSES = ("model", "decoder", "prompting", "scorer", "embedder", "metric")  # 
 _ONLY_NAMES = ("compat", "experiment", "scoring", "using")  # groups whose choices set options of other groups
 _LONGEST_NAME = 200
 _REFERENCE = re.compile(r"\$\{(\w*)")  # to an option of the root, or to one of its nodes
+_UNRESOLVED = re.compile(r"\$\{|\?\?\?")  # a reference, or a missing value
 _ACCEPTED_HYDRA_OPTIONS = (
     "hydra.sweeper",
     "hydra.launcher",
@@ -80,7 +81,7 @@ class Job:
         write_state(self.grid, self.number, self.title, state, seconds, **facts)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Composition:
     """A configuration without the node `hydra`, and what that says of it."""
 
@@ -99,6 +100,11 @@ class Composition:
     def name(self) -> str:
         """The name of its runs and their report; empty if there is none."""
         return choose_name(self.node, self.choices)
+
+    @cached_property
+    def unresolved(self) -> frozenset[str]:
+        """Options that have references or missing values."""
+        return frozenset(option for option, value in self.node.items() if _UNRESOLVED.search(str(value)))
 
     @property
     def report(self) -> Mapping[str, Any]:
@@ -121,6 +127,8 @@ class Composer:
         self._parse = lru_cache(maxsize=None)(self._parse_word)  # jobs share most of their words
         self._compositions: dict[tuple[str, ...], dict[tuple[str, ...], Composition]] = {}
         """Choices other than of classes → choices of classes → what is composed of both."""
+        self._resolved: dict[tuple[object, ...], dict[str, Any]] = {}
+        """Options with references, as texts → their values."""
         self._command: DictConfig | None = None
         self._unused: set[str] = set()
 
@@ -174,6 +182,9 @@ class Composer:
             self.compose([str(o.input_line) for o in plain])  # says what is wrong
             raise
         is_grid = line.multirun or config.hydra.mode == RunMode.MULTIRUN
+        planned = config.get("plan_only", False)
+        if not isinstance(planned, bool) and planned != "json":
+            raise core.SpecError(f"plan_only: expected true or false, got {planned!r:.80}")
         if not is_grid and any(o.is_sweep_override() for o in parsed):
             self.compose(line.words)  # refuses them
         config.hydra.mode = RunMode.MULTIRUN if is_grid else RunMode.RUN
@@ -203,7 +214,6 @@ class Composer:
         """Return the job with these overrides; `unnamed` is the name of its runs where none is configured."""
         composition = self.compose_plain(words)
         node, name = composition.node, composition.name or unnamed
-        planned = node.get("plan_only")
         options = {word.lstrip("+~").partition("=")[0] for word in words}
         self._check_code(node.get("decoder"))
         unused: list[str] = []
@@ -215,7 +225,7 @@ class Composer:
             lost = [n for n, m in nodes if n not in typed and isinstance(m, dict) and m and "name" not in m]
             node = {**node, "metric": {n: m for n, m in nodes if n not in lost}}
             unused = [f"metric.{n}" for n in lost]
-        settings = build_settings({**node, "plan_only": True if planned == "json" else planned, "experiment": name})
+        settings = build_settings({**node, "experiment": name})
         if "judgments=null" in words and settings.list_judging():  # typed, so the values that need them are absent
             settings = replace(settings, judgments=JudgmentOptions(file=NO_JUDGMENTS))
         if "metric" in options and "judgments" not in options and not settings.list_judging():
@@ -241,24 +251,30 @@ class Composer:
                 node = _set_value(node, str(override.key_or_group).split("."), override.value())
         except LookupError:  # Hydra sets it, or says what is wrong
             node = Composition.read(self.compose(words)).node
-        return replace(base, node=self._resolve_references(node, complete=complete))
+        # Most options are as composed, and are not looked at again.
+        options = [o for o, value in node.items() if o in base.unresolved or value is not base.node.get(o)]
+        unresolved = {o: text for o in options if _UNRESOLVED.search(text := str(node[o]))}
+        return replace(base, node=self._resolve_references(node, unresolved, complete=complete))
 
-    def _resolve_references(self, node: Mapping[str, Any], *, complete: bool) -> Mapping[str, Any]:
+    def _resolve_references(
+        self, node: Mapping[str, Any], unresolved: Mapping[str, str], *, complete: bool
+    ) -> Mapping[str, Any]:
         """Let OmegaConf resolve the references of a node, and refuse missing values if the node is to be `complete`.
 
-        It is given only the options that have such values, and those that they name.
+        It is given only the options that have such values, as texts in `unresolved`, and those that they name.
         """
-        texts = {option: str(value) for option, value in node.items()}
-        unresolved = [option for option, text in texts.items() if "${" in text or "???" in text]
         if not unresolved:
             return node
-        named = {name for option in unresolved for name in _REFERENCE.findall(texts[option])}
+        named = {name for text in unresolved.values() for name in _REFERENCE.findall(text)}
         needed = node if named - node.keys() else {*unresolved, *named}  # or all, where others than options are
-        config = OmegaConf.create({option: node[option] for option in needed})
-        if self._command is not None:  # ${now:…} is one time for all jobs
-            OmegaConf.copy_cache(from_config=self._command, to_config=config)
-        resolved = to_plain(config, complete=complete)
-        return {**node, **{option: resolved[option] for option in unresolved}}
+        key = (complete, *((option, str(node[option])) for option in sorted(needed)))
+        if key not in self._resolved:
+            config = OmegaConf.create({option: node[option] for option in needed})
+            if self._command is not None:  # ${now:…} is one time for all jobs
+                OmegaConf.copy_cache(from_config=self._command, to_config=config)
+            resolved = to_plain(config, complete=complete)
+            self._resolved[key] = {option: resolved[option] for option in unresolved}
+        return {**node, **self._resolved[key]}
 
     def _compose_choices(self, words: tuple[str, ...]) -> Composition:
         """Compose choices, or exchange the classes of what was composed with the same other choices."""
@@ -289,21 +305,23 @@ class Composer:
         self, composed: Mapping[tuple[str, ...], Composition], words: Sequence[str]
     ) -> Composition | None:
         """Put other classes into an earlier composition; None where there is none, or it sets options of a class."""
-        classes = {str(override.key_or_group): override.value() for override in map(self._parse, words)}
-        earlier = [others for others in composed if {word.partition("=")[0] for word in others} <= classes.keys()]
+        groups = {word.partition("=")[0] for word in words}
+        earlier = [others for others in composed if {word.partition("=")[0] for word in others} <= groups]
         if not earlier:
             return None
-        base = composed[min(earlier, key=len)]
-        exchanged: dict[str, Any] = {}
+        nearest = min(earlier, key=lambda others: len({*words} - {*others}))
+        overrides = [self._parse(word) for word in words if word not in nearest]
+        choices = {str(override.key_or_group): override.value() for override in overrides}
+        base, exchanged = composed[nearest], dict[str, Any]()
         try:
-            for group, choice in classes.items():
+            for group, choice in choices.items():
                 node = base.node.get(group) or {}
                 if _read_choices(group, list(node) if group == "metric" else base.choices.get(group)) != node:
                     return None
                 exchanged[group] = _read_choices(group, choice)
         except LookupError:
             return None
-        return replace(base, node={**base.node, **exchanged}, choices={**base.choices, **classes})
+        return replace(base, node={**base.node, **exchanged}, choices={**base.choices, **choices})
 
     def _check_code(self, decoder: Any) -> None:  # noqa: ANN401 - as composed
         """Refuse a decoder of a file that the command does not name: only what is typed runs code."""

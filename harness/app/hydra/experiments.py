@@ -12,13 +12,13 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ClassVar
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from openended.harness import core
 from openended.harness.models import is_address
@@ -91,6 +91,7 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
     """
 
     __module__ = PLUGINS
+    _shared: ClassVar[dict[str, DictConfig]] = {}
 
     @staticmethod
     def scheme() -> str:
@@ -100,7 +101,10 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
         if (choice := _read(config_path)) is None:
             raise ConfigLoadError(f"Config not found: {config_path}")
         node, package = choice
-        config = OmegaConf.create(dict(node))
+        # Hydra copies what it puts into the package of a group; what it puts at the root, and `defaults`, it changes.
+        config = self._shared.get(config_path) or OmegaConf.create(dict(node))
+        if package is None and "defaults" not in node:
+            self._shared[config_path] = config
         return ConfigResult(provider=self.provider, path=self.full_path(), config=config, header={"package": package})
 
     def available(self) -> bool:

@@ -270,12 +270,16 @@ def format_title(words: Iterable[str], axes: Collection[str]) -> str:
     return " ".join(word.replace(escaped, ":") for word in words if get_option_name(word) in axes)
 
 
-def find_part(config: DictConfig, words: Sequence[str]) -> str:
-    """Return what is left out together where files are missing: an experiment of a series, or a task of one."""
+def group_by_part(config: DictConfig, jobs: Sequence[Sequence[str]]) -> Mapping[str, Sequence[Sequence[str]]]:
+    """Group jobs by what is left out together where files are missing: an experiment of a series, or a task of one."""
     sweeper = config.hydra.sweeper
-    tasks = [word for word in words if sweeper.get("parts") and get_option_name(word) == sweeper.parts]
-    experiments = [word.partition("=")[2] for word in words if word.startswith(f"{CHOICE}=")]
-    return " ".join([*(experiments[:1] if sweeper.get("experiments") else []), *tasks])
+    is_series, parts = bool(sweeper.get("experiments")), sweeper.get("parts")
+
+    def name_part(words: Sequence[str]) -> str:
+        experiments = [word.partition("=")[2] for word in words if is_series and word.startswith(f"{CHOICE}=")]
+        return " ".join([*experiments[:1], *(word for word in words if parts and get_option_name(word) == parts)])
+
+    return group_by(jobs, name_part)
 
 
 def get_option_name(word: str) -> str:

@@ -26,10 +26,22 @@ JobWords = Sequence[Sequence[str]]
 
 def plan_jobs(composer: Composer, config: DictConfig, jobs: JobWords, *, single: bool = False) -> None:
     """Print the plan of jobs without loading models or writing files."""
-    with core.keep_answers():
-        plans, left_out = _plan_all(composer, config, jobs, single=single)
-        total = run.forecast_plans(plans)
-    warn_of_missing_tokenizers(settings for settings, _ in plans)
+    session, total, last = check_grid.open_session(config), run.Forecast(), run.Outcome(Path(), 0, ())
+
+    def plan_part(jobs_of_part: JobWords) -> list[run.Settings]:
+        nonlocal last
+        composed = [composer.compose_job(words) for words in jobs_of_part]
+        if single:
+            refuse_single_run(composed[0].settings.judgments.file)
+        check_grid.check_jobs(composed)
+        plans = [check_grid.plan_job(job, session) for job in composed]
+        for job_settings, last in plans:  # a part that cannot run has been left out by now
+            total.add(job_settings, last)
+        return [job_settings for job_settings, _ in plans]
+
+    with core.use_plan_cache():
+        settings, left_out = check_grid.try_experiments(config, jobs, plan_part)
+    warn_of_missing_tokenizers(settings)
     rates = run.read_rates(Path(str(config.outputs_dir)) / "store")
     total.hosts |= build_tracker_options(to_plain(config.get("tracker"))).list_hosts()
     if address := config.hydra.launcher.get("address"):
@@ -42,26 +54,9 @@ def plan_jobs(composer: Composer, config: DictConfig, jobs: JobWords, *, single:
         sys.stdout.write(json.dumps(plan, indent=2) + "\n")
         return
     if single:
-        ((settings, outcome),) = plans
-        _show_steps(f"{settings.experiment}: seed {settings.texts.seed}", outcome)
+        _show_steps(f"{settings[0].experiment}: seed {settings[0].texts.seed}", last)
     for line in [*format_plan(total, rates), *check_grid.format_left_out(left_out)]:
         sys.stdout.write(f"{core.escape_controls_in_line(line)}\n")
-
-
-def _plan_all(
-    composer: Composer, config: DictConfig, jobs: JobWords, *, single: bool = False
-) -> tuple[list[tuple[run.Settings, run.Outcome]], dict[str, core.HarnessError]]:
-    """Plan jobs; return the plans, and the experiments that cannot run."""
-    session = check_grid.open_session(config)
-
-    def plan_experiment(own_jobs: JobWords) -> list[tuple[run.Settings, run.Outcome]]:
-        composed = [composer.compose_job(words) for words in own_jobs]
-        if single:
-            refuse_single_run(composed[0].settings.judgments.file)
-        check_grid.check_jobs(composed)
-        return [check_grid.plan_job(job, session) for job in composed]
-
-    return check_grid.try_experiments(config, jobs, plan_experiment)
 
 
 def plan_to_json(plan: run.Forecast, rates: run.Rates) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Run what a command line of options asks for: a run, a grid, a search, or a plan of one of them."""
 
+import gc
 import logging
 import os
 import sys
@@ -44,6 +45,8 @@ def run_hydra(
                     _print_configuration(composed, composer.line.printed)
                     return
                 composer.line.log.apply()
+                if composed.get("plan_only"):
+                    gc.disable()  # a plan keeps most of what it makes until the process ends
                 work(composer, composed)
         except core.HarnessError as err:
             if (folder := composer.line.config_dir) is not None:

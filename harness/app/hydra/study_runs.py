@@ -112,7 +112,7 @@ def ask_judge(questions: Sequence["JudgeQuestion"], options: Sequence[str], log:
 
     def ask(composer: Composer, _: DictConfig) -> None:
         settings = composer.compose_job(words).settings
-        settings = replace(settings, task=JudgeTask(questions=tuple(questions)), experiment="judge", plan_only=False)
+        settings = replace(settings, task=JudgeTask(questions=tuple(questions)), experiment="judge")
         rows = RowFile(JobRunner().make_texts(settings).path)
         replies.update(zip(rows.ids, rows.texts, strict=True))
         title = settings.titles["model"]

@@ -40,7 +40,7 @@ def test_a_plan_within_which_answers_are_kept_is_the_same_plan(tmp_path):
     """Also of a decoder whose options have no hash."""
     for words in (ONE_MODEL, (*ONE_MODEL, "decoder=contrastive_decoding")):
         made = settings(tmp_path, *words, METRICS)
-        with core.keep_answers():
+        with core.use_plan_cache():
             kept = [plan(made, open_session(tmp_path)) for _ in range(2)]
         alone = plan(made, open_session(tmp_path))
         assert [[line.key for line in each.plan] for each in kept] == [[line.key for line in alone.plan]] * 2
@@ -259,7 +259,7 @@ def test_judgments_are_alone_where_no_metric_reads_a_text_and_no_texts_are_given
 def test_a_record_of_judgments_names_no_model_and_is_made_once(tmp_path):
     path = write_file(tmp_path / "pairs.csv", PAIRS)
     words = (f"judgments={path}", "metric=[bradley_terry]")
-    planned = run_judgments(settings(tmp_path, *words, "plan_only=true"), open_session(tmp_path))
+    planned = run_judgments(settings(tmp_path, *words), open_session(tmp_path), plan_only=True)
     assert [(line.step.stage, line.state) for line in planned.plan] == [("measure", "make")]
     assert not list(tmp_path.rglob("record.json"))
     first = run_judgments(settings(tmp_path, *words), open_session(tmp_path))

@@ -119,9 +119,9 @@ def test_a_word_of_the_score_command_is_a_preset_unless_it_is_a_file(tmp_path):
 
 def test_files_outside_the_working_directory_are_listed_once(tmp_path, monkeypatch):
     chosen = settings(tmp_path, "metric=[novelty]", f"metric.novelty.corpus={tmp_path}/own.jsonl", "model.path=/")
-    assert chosen.list_outside_paths() == sorted([Path("/"), (tmp_path / "own.jsonl").resolve()])
+    assert chosen.list_outside_paths({}) == sorted([Path("/"), (tmp_path / "own.jsonl").resolve()])
     monkeypatch.chdir(tmp_path)
-    assert chosen.list_outside_paths() == [Path("/")]
+    assert chosen.list_outside_paths({}) == [Path("/")]
 
 
 def test_a_length_in_words_is_measured_in_the_models_tokens(tmp_path):

@@ -2,12 +2,12 @@
 
 import pytest
 
-from openended.harness.core import DataError, ask_once, keep_answers
+from openended.harness.core import DataError, cache_in_plan, use_plan_cache
 
 asked: list[str] = []
 
 
-@ask_once
+@cache_in_plan
 def read(name: str, *, strict: bool = False) -> str:
     asked.append(name)
     if strict:
@@ -17,7 +17,7 @@ def read(name: str, *, strict: bool = False) -> str:
 
 def test_answers_and_errors_are_kept_within_the_block_alone():
     asked.clear()
-    with keep_answers():
+    with use_plan_cache():
         assert [read("a"), read("a"), read("b")] == ["A", "A", "B"]
         for _ in range(2):
             with pytest.raises(DataError, match="no a"):
