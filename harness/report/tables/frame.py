@@ -21,8 +21,8 @@ MOST_DECIMALS = 8
 MAX_LISTED = 4  # systems that a note names
 CONTROLS = ("naive:", "perturbation:")  # models that are naive systems or perturbed human texts
 RULE = (
-    "Decimals of a column: 3 if its largest value is below 2, 2 below 100, 1 below 1,000, else 0; fewer if the "
-    "typical standard deviation would show more than two significant digits."
+    "Decimals of a column: 3 if its largest value (of percentages, as a fraction) is below 2, 2 below 100, 1 below "
+    "1,000, else 0; fewer if the typical standard deviation or error would show more than two significant digits."
 )
 ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
 LEGEND = {"higher": "↑ higher", "lower": "↓ lower", "match_human": "≈ closer to human"}

@@ -20,14 +20,16 @@ def describe_best(results: Results) -> list[str]:
         first = next(cell.source for cell in cells if cell.source is not None)
         over = measured.find_interval(results, first)
         low, high = (over.low, over.high) if over is not None else (math.nan, math.nan)
-        decimals = count_decimals((high - low) / 4, choose_decimals([first.mean]))
-        ends = f" [{format_fixed(low, decimals)}, {format_fixed(high, decimals)}]" if math.isfinite(high - low) else ""
+        decimals = count_decimals((high - low) / 4, choose_decimals([first.mean], [first.sd]))
+        margin = f" ± {format_fixed(first.sd, decimals)} over seeds" if math.isfinite(first.sd) else ""
+        if math.isfinite(high - low):
+            margin = f" [{format_fixed(low, decimals)}, {format_fixed(high, decimals)}]"
         others = len([cell for cell in cells[1:] if cell.best])
         tied = f", not significantly different from {others} other{'s' if others > 1 else ''}" if others else ""
         tied = tied if cells[0].rule in ("tests", "intervals") else ", not tested against the others"
         where = f"{task}: " if task else ""
         invented = f" ({first.invented})" if first.invented else ""
-        value = f"{first.title} {format_fixed(first.mean, decimals)}{ends}{invented}"
+        value = f"{first.title} {format_fixed(first.mean, decimals)}{margin}{invented}"
         names = {id(item): system.name for system in group_systems(part) for item in system.items}
         lines.append(f"{where}{names[id(first)]}, {value}{tied}")
     return lines

@@ -19,6 +19,8 @@ PREAMBLE = (
 NUMBERS = r"\sisetup{group-separator={,}, group-minimum-digits=4, retain-explicit-plus, detect-weight}"
 LINES = 52  # per page at \footnotesize
 COLUMN, PAGE = 219.0, 455.0  # points of a column of a two-column article (ACL), and of its page
+ARTICLE = 345.0  # points of the narrowest text that a wider table may meet: it is scaled down there alone
+FITTED = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 MAX_LISTED_CELLS = 3  # in a comment
 MARGIN = 1.03  # of estimated widths
 SMALL, BOLD = 0.94, 1.15  # width factors of \scriptsize (uncertainties, wide tables), as measured, and of bold values
@@ -112,8 +114,8 @@ def to_latex(table: Table, label: str = "") -> str:
     for at, (rows, columns) in enumerate(floats):
         caption = f"{table.title}, continued." if at else _write_caption(table)
         tabular = format_tabular(grid, columns, rows)
-        if grid.measure(columns, size) > width + 2 * SEP:
-            tabular = [r"\resizebox{\linewidth}{!}{%", *tabular[:-1], rf"{tabular[-1]}}}"]
+        if grid.measure(columns, size) > min(width, ARTICLE) + 2 * SEP:
+            tabular = [FITTED, *tabular[:-1], rf"{tabular[-1]}}}"]
         lines += [
             rf"\begin{{{environment}}}[tp]",
             rf"\centering{FONTS[size]}\setlength{{\tabcolsep}}{{4pt}}",

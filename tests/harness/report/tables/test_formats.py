@@ -242,7 +242,8 @@ def test_the_float_is_as_wide_as_the_table_needs():
     assert r"\begin{table*}[tp]" in (text := to_latex(middle))
     assert "system 0 &" in text, "systems are rows where they fit"
     assert r"\scriptsize\setlength" in (text := to_latex(middle)), "in smaller letters before metrics become rows"
-    assert "\\resizebox{\\linewidth}{!}{%\n\\begin{tabular}" in text
+    assert f"{latex.FITTED}\n\\begin{{tabular}}" in text
+    assert latex.FITTED in to_latex(replace(wide(6), tex_width=455.0)), "an article's text may be narrower"
     column = to_latex(replace(middle, tex_width=219.0))
     assert r"\begin{table}[tp]" in column
     assert "Metric 5" in column
