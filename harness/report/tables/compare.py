@@ -77,8 +77,10 @@ def build_comparison(results: Results, reference: str) -> Frame:
     metric = rows_of_table[0]["metric"]
     layout = load_metrics()["layouts"].get(metric.partition("_")[0].partition("(")[0])
     kind, sections = "metric", list[str]()
-    if metric.startswith(CORRELATION):
-        rows, remarks = _compare_correlations(results, rows_of_table), [f"{ORIENTED} {DELTA}"]
+    correlated = load_metrics()["correlated"].keys()
+    correlations = [row for row in rows_of_table if (names := {*_parse_correlation(row)}) and names <= correlated]
+    if correlations:
+        rows, remarks = _compare_correlations(results, correlations), [f"{ORIENTED} {DELTA}"]
     elif layout is not None:
         rows, remarks = _compare_cells(results, rows_of_table, layout)
     else:
@@ -168,7 +170,7 @@ def _compare_correlations(results: Results, published: Sequence[Mapping[str, str
     tasks, classifiers = load_metrics()["domains"], load_metrics()["classifiers"]
     rows: list[Row] = []
     for row in published:
-        names = row["metric"].removeprefix(CORRELATION).removesuffix(")").split(";")
+        names = _parse_correlation(row)
         first, second = (tuple(load_metrics()["correlated"][name].split(".")) for name in names)
         tuned = ("finetuned_discriminator", f"accuracy_{classifiers.get(row['model'])}")
         is_tuned = any(i.pair == tuned for i in results.values)
@@ -194,6 +196,12 @@ def _compare_correlations(results: Results, published: Sequence[Mapping[str, str
         label = f"{', '.join(names)}{f' ({where})' if where else ''}"
         rows.append((label, paper, cell, _subtract(cell, paper)))
     return rows
+
+
+def _parse_correlation(row: Mapping[str, str]) -> list[str]:
+    """Return the names of the two scores of a published correlation; nothing for another value."""
+    name = row["metric"]
+    return name.removeprefix(CORRELATION).removesuffix(")").split(";") if name.startswith(CORRELATION) else []
 
 
 def _subtract(cell: Cell, paper: Cell, decimals: int | None = None) -> Cell | None:

@@ -3,9 +3,10 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from openended.harness import results as measured
-from openended.harness.report.tables.frame import Cell, choose_decimals, count_decimals, format_fixed
+from openended.harness.report.tables.frame import Cell, choose_decimals, count_decimals, format_cell
 from openended.harness.report.tables.selection import TablePart, select_pairs
 from openended.harness.report.tables.values import rank_systems
 from openended.harness.results import Results, SystemValue, group_by_data, group_systems
@@ -18,18 +19,16 @@ def describe_best(results: Results) -> list[str]:
     lines = []
     for task, part, cells in _rank_tasks(results):
         first = next(cell.source for cell in cells if cell.source is not None)
-        over = measured.find_interval(results, first)
-        low, high = (over.low, over.high) if over is not None else (math.nan, math.nan)
-        decimals = count_decimals((high - low) / 4, choose_decimals([first.mean], [first.sd]))
-        margin = f" ± {format_fixed(first.sd, decimals)} over seeds" if math.isfinite(first.sd) else ""
-        if math.isfinite(high - low):
-            margin = f" [{format_fixed(low, decimals)}, {format_fixed(high, decimals)}]"
+        best, over = cells[0], measured.find_interval(results, first)
+        if over is not None and math.isfinite(over.high - over.low):
+            decimals = count_decimals((over.high - over.low) / 4, choose_decimals([first.mean]))
+            best = replace(best, low=over.low, high=over.high, own_decimals=decimals)
         others = len([cell for cell in cells[1:] if cell.best])
         tied = f", not significantly different from {others} other{'s' if others > 1 else ''}" if others else ""
         tied = tied if cells[0].rule in ("tests", "intervals") else ", not tested against the others"
         where = f"{task}: " if task else ""
         invented = f" ({first.invented})" if first.invented else ""
-        value = f"{first.title} {format_fixed(first.mean, decimals)}{margin}{invented}"
+        value = f"{first.title} {' '.join(filter(None, format_cell(best)))}{invented}"
         names = {id(item): system.name for system in group_systems(part) for item in system.items}
         lines.append(f"{where}{names[id(first)]}, {value}{tied}")
     return lines
