@@ -115,7 +115,11 @@ class Creative(UserFileTask):
             return _read_builtin().decode().splitlines()
         path = Path(self.path)
         is_plain = core.strip_packing(path.name).endswith(".txt")  # a line is an instruction, also beside blank lines
-        return [str(text.text).strip() for text in read_texts(path, TextSelection("line" if is_plain else None))]
+        texts = read_texts(path, TextSelection("line" if is_plain else None))
+        instructions = [instruction for text in texts if (instruction := str(text.text).strip())]
+        if not instructions:
+            raise DataError(f"{path}: holds no text")
+        return instructions
 
     def _read_references(self) -> dict[str, list[ImportedText]]:
         """Return the first sample of each id; where lines have no id, all texts of a prompt, drawn again."""

@@ -238,7 +238,14 @@ def parse_json(data: bytes, where: str) -> Any:  # noqa: ANN401
     except RecursionError as err:
         raise DataError(f"{where}: JSON nested too deeply") from err
     except ValueError as err:  # not JSON, not UTF-8, or an integer with thousands of digits
-        raise DataError(f"{where}: not JSON ({err})") from err
+        is_cut = isinstance(err, json.JSONDecodeError) and _is_cut(err)
+        raise DataError(f"{where}: not JSON ({err}){'; the file seems cut' if is_cut else ''}") from err
+
+
+def _is_cut(err: json.JSONDecodeError) -> bool:
+    """Return whether a JSON value ends before it is complete."""
+    is_in_text = err.msg.startswith("Unterminated") and '"' not in err.doc[err.pos + 1 :]
+    return is_in_text or err.pos >= len(err.doc.rstrip())
 
 
 def parse_yaml(text: str) -> Any:  # noqa: ANN401
@@ -353,7 +360,9 @@ def _parse_object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
     except json.JSONDecodeError as err:
         start = line.strip(b"\r\n\t \xef\xbb\xbf")
         advice = f"; {_ONE_PER_LINE}" if where.endswith(":1") and start in (b"[", b"{", b"[{") else ""
-        raise DataError(f"{where}: not JSON ({err.msg} at column {err.colno}){advice}") from err
+        advice = "; jq -c . FILE > NEW_FILE writes one object per line" if err.msg == "Extra data" else advice
+        advice = "; the file seems cut: its last line has no end" if line[-1:] != b"\n" and _is_cut(err) else advice
+        raise DataError(f"{where}: not JSON ({err.msg.removesuffix(' at')} at column {err.colno}){advice}") from err
     except RecursionError as err:
         raise DataError(f"{where}: JSON nested too deeply") from err
     except ValueError as err:  # an integer with thousands of digits, or a duplicate key

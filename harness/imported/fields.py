@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from openended.harness.core import DataError, SpecError, lacks_word_spaces, suggest
+from openended.harness.core import DataError, SpecError, Stop, lacks_word_spaces, suggest
 from openended.harness.imported.selection import Side
 from openended.harness.models import find_message, is_conversation
 
@@ -34,11 +34,15 @@ _IDS = (
     "ind30k", "inst_index",
 )  # fmt: skip
 _REQUESTS = ("prompt", "instruction", "question", "query", "input")  # even if short
-_MODELS = ("model", "model_id", "model_name", "generator", "system", "policy", "decoder", "provider.id")
+# Path of a field with the name of the model that wrote a text.
+_MODEL = re.compile(
+    r"(?:(.*)\.)?(?:(?:response|answer|output|generation)[_ ]?)?(?:model|generator|system|policy|decoder|provider)"
+    r"(?:[._ ]?(?:id|name|or|path))*",
+    re.IGNORECASE,
+)
 # What a field may call the writer of a text; fields that say yes or no, and whether yes is a person.
 _PEOPLE = frozenset(("human", "person", "people", "real"))
-# Fields in which "human" stands among names of models.
-_NAMERS = (*_MODELS, "label", "source", "src", "author", "writer")
+_AUTHORS = {"label", "source", "src", "author", "writer"}  # other fields that may name who wrote a text
 _WRITERS = _PEOPLE | {"machine", "model", "ai", "llm", "generated", "fake", "bot"}
 _METADATA_FIELDS = {*"meta metadata extra info annotations usage config".split()}  # objects with facts about a record
 _FLAGS = {**dict.fromkeys(("generated", "is_generated", "ai_generated", "is_ai", "is_machine", "is_bot"), False),
@@ -49,11 +53,11 @@ _GPT2_OUTPUT = {"ended", "length", "text"}  # its ids number documents, not prom
 # references, then in fields whose name says nothing, and last in those of the other side.
 _KINDS = {
     "output": "output out outs generation gen generated completion continuation response answer prediction pred "
-    "predicted reply replies hypothesis hypo hyp decoded recover sampled assistant",
+    "predict predicted reply replies hypothesis hypo hyp decoded recover sampled assistant",
     "human": "human reference ref refs gold golden target tgt truth canonical highlight expected best correct",
-    "prompt": "prompt prompter instruction question query input inp source src context ctx prefix request premise "
-    "history",
-    "passage": "document article passage dialogue title",
+    "prompt": "prompt prompter instruction question query problem input inp source src context ctx prefix request "
+    "premise history mr meaning",
+    "passage": "document article passage dialogue title quote",
     "other": "id uid uuid guid hash key name model system generator engine decoder lang language url link date time "
     "timestamp tstamp created category cat type kind class split dataset subset domain cluster label topic role status "
     "error finish stop reason usage version score rating rank judge judgment annotator annotation rationale feedback "
@@ -66,12 +70,21 @@ _ORDER: Mapping[Side, tuple[str, ...]] = {
 }  # fmt: skip
 _TURNS = {"turns", "conversation", "conversations", "dialog", "dialogue", "dialogues", "messages", "history"}
 SAMPLED = 200  # records that are looked at
-_ITEMS, _DEPTH, _MOST_FIELDS = 50, 8, 300  # of a record
+_ITEMS, _DEPTH, _MOST_FIELDS = 50, 12, 300  # of a record
 _SEVERAL = 5  # records that show that some have other fields
 _LONGER = 2.5  # times as many words make one of two unknown fields the one with the texts
 _OF_MODELS = re.compile(r"(?:^|_)(?:model|pred|prediction|generated)(?:_|$)")  # names of fields with a model's text
-_WORK = re.compile(r"^(Input|Answer)\.")  # before a column of Mechanical Turk: what workers saw and answered
+# Before a column of Mechanical Turk or Toloka: what workers saw, and what they answered.
+_WORK = re.compile(r"^(?:Input\.|INPUT:|(Answer\.|OUTPUT:))")
+_STOP_FIELDS = {*"stop finishreason stopreason donereason completionreason stoptype".split()}
+_STOP_REASONS: Mapping[Stop, str] = {
+    "eos": "eos eos_token stop stop_sequence end_turn end endoftext complete completed finish word",
+    "length": "length max_tokens max_length max_new_tokens max_output_tokens model_length limit",
+}
+ENDS = {name: end for end, names in _STOP_REASONS.items() for name in names.split()}
+"""What programs write of how a text ended → the same in one word."""
 _SIGNS = re.compile(r"[\W_]+")
+_NUMBER = re.compile(r"(?<=\D)\d+$")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -99,7 +112,7 @@ class FieldValues:
     path: str
     texts: list[str] = field(default_factory=list)
     records: int = 0
-    has_lists: bool = False  # of plain texts
+    has_lists: bool = False  # of several plain texts
     has_turns: bool = False  # conversations
     has_answers: bool = False  # of an assistant, in conversations
     kind: str = ""  # what the name says, as `classify`
@@ -139,7 +152,9 @@ class FieldValues:
     @property
     def may_be_turns(self) -> bool:
         """Return whether these are lists of texts that may be the turns of a conversation, or samples."""
-        return self.has_lists and not self.has_turns and self.path.rpartition(".")[2].lower() in _TURNS
+        *parents, name = self.path.lower().split(".")
+        is_turn = (self.has_lists and name in _TURNS) or (self.kind == "text" and not _TURNS.isdisjoint(parents))
+        return is_turn and not self.has_turns
 
     def rate(self, order: Sequence[str], usual: Collection[str]) -> float:
         """Return how well the field fits as texts: 0 if it cannot be, more by the class of its name, or a usual one."""
@@ -147,6 +162,8 @@ class FieldValues:
         weight = 0.5 if self.path in usual else 0.4 if is_of_model else 0
         if self.kind not in order or self.may_be_turns or not (self.is_text or weight):
             return 0
+        if self.has_turns and not self.has_answers:  # prompts, most likely
+            return 0.1
         return len(order) - order.index(self.kind) + weight + (self.has_turns - self.is_of_worker) / 4
 
     def describe(self) -> str:
@@ -171,14 +188,16 @@ class FieldChoice:
     prompt: tuple[str, ...] = ()  # together, they are the prompt
     id: str | None = None
     others: tuple[str, ...] = ()  # fields that could be meant too, described
+    stop: str | None = None  # how a text ended
     model: str | None = None  # a field with the names of several models
+    mixed: str = ""  # a field that may say who wrote a text, and its values, described
     role: str | None = None  # a field that says who wrote a text, a user or an assistant
     writer: str | None = None  # a field that says whether a person or a model wrote a text
     is_by_people: bool = False  # the texts that are read
     names_machines: bool = False  # the writers' field does
     is_unpaired: bool = False  # its texts answer no prompts
     has_turns: bool = False  # the field holds conversations
-    is_partial: bool = False  # some of the first records lack the field, and so may others
+    is_partial: bool = False  # some of the first records lack the field or hold null, and so may others
 
     @property
     def has_roles(self) -> bool:
@@ -242,7 +261,7 @@ def find_value(row: Any, path: str) -> Any:  # noqa: ANN401 - JSON
 def collect_values(records: Sequence[Cells]) -> dict[str, FieldValues]:
     """Return path → texts of the records, in the order in which the paths come first."""
     by_path: dict[str, FieldValues] = {}
-    is_work = any("HITId" in cells for cells in records)
+    is_work = any(name == "HITId" or name.startswith("ASSIGNMENT:") for cells in records for name in map(str, cells))
     for cells in records:
         seen: set[str] = set()
         for path, item, kind in _walk(cells, "", _DEPTH):
@@ -252,8 +271,8 @@ def collect_values(records: Sequence[Cells]) -> dict[str, FieldValues]:
                 column = path
                 if is_work:  # all columns are facts about the work but those that its requester named
                     column = _WORK.sub("", path, 1) if _WORK.match(path) else "metadata." + path
-                is_of_worker = is_work and path.startswith("Answer.")
-                by_path[path] = FieldValues(path, kind=classify(column), is_of_worker=is_of_worker)
+                match = _WORK.match(path) if is_work else None
+                by_path[path] = FieldValues(path, kind=classify(column), is_of_worker=bool(match and match[1]))
             values = by_path[path]
             values.records += path not in seen
             seen.add(path)
@@ -261,6 +280,9 @@ def collect_values(records: Sequence[Cells]) -> dict[str, FieldValues]:
             values.has_answers = values.has_answers or kind == "answered"
             values.has_lists = values.has_lists or kind == "list"
             values.texts.append(item)
+    for path, values in by_path.items():
+        if path.rpartition(".")[2].lower() in ("label", "labels") and values.is_text:  # to be learned, not a class
+            values.kind = "human"
     return {path: values for path, values in by_path.items() if 2 * values.records >= len(records)}
 
 
@@ -277,25 +299,37 @@ def _walk(value: Any, path: str, depth: int, kind: str = "") -> Iterator[tuple[s
             contents = (message["content"] for message in reversed(messages))
             last = next((content for content in contents if isinstance(content, str)), "")
             yield path, last, "answered" if answers else "turns"
-            names = [(name, answer.get(name)) for answer in answers for name in _MODELS if name != "system"]
-            yield from ((f"{path}.{name}", model, "") for name, model in names if isinstance(model, str))
+            facts = [(name, value) for answer in answers for name, value in answer.items() if isinstance(value, str)]
+            yield from ((f"{path}.{n}", v, "") for n, v in facts if n != "system" and _MODEL.fullmatch(n))
             return
-        parts = [part for part in value if isinstance(part, Mapping) and "type" in part]
-        if parts and len(parts) == len(value) and any(isinstance(part.get("text"), str) for part in parts):
-            yield path, "".join(part["text"] for part in parts if isinstance(part.get("text"), str)), kind
+        if (text := join_parts(value)) is not None:
+            yield path, text, kind
             return
         for item in value[:_ITEMS]:
-            yield from _walk(item, path, depth - 1, "list" if isinstance(item, str) else kind)
+            yield from _walk(item, path, depth - 1, "list" if isinstance(item, str) and len(value) > 1 else kind)
     elif isinstance(value, Mapping):
         message = find_message(value) if path else None
         content = message["content"] if message is not None else None
         if isinstance(content, list):
-            content = "".join(str(find_value(part, "text") or "") for part in content)
-        if isinstance(content, str):
+            texts = (find_value(part, "text") for part in content if find_value(part, "thought") is not True)
+            yield path, "".join(text for text in texts if isinstance(text, str)), kind
+        elif isinstance(content, str):
             yield path, content, kind
         for name, inner in list(value.items())[:_MOST_FIELDS]:
+            if message is not None and inner is message["content"] and message["role"] in ("user", "assistant"):
+                continue  # read as a message, whose parts may be thoughts
             is_numbered = isinstance(name, str) and name.isdecimal() and path and isinstance(inner, str)
             yield from _walk(inner, path if is_numbered else f"{path}.{name}".lstrip("."), depth - 1, kind)
+
+
+def join_parts(value: Sequence[Any]) -> str | None:
+    """Return the text whose parts, objects with a type and strings, are in a list; None for other lists."""
+    objects = [part for part in value if isinstance(part, Mapping)]
+    others = [part for part in value if isinstance(part, str)]
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in value]
+    are_parts = len(objects) + len(others) == len(value) and all("type" in part for part in objects)
+    has_texts = any(isinstance(part.get("text"), str) for part in objects)
+    return "".join(text for text in texts if isinstance(text, str)) if are_parts and has_texts else None
 
 
 def classify(path: str) -> str:
@@ -353,7 +387,8 @@ def choose_field(
     first = max(fields, key=lambda v: v.words)
     rivals = [v for v in fields if v is not first and v.texts != first.texts]
     is_list = first.kind == "text" and first.has_lists and not first.has_turns and first.path not in usual
-    if is_list or any(_LONGER * v.words > first.words for v in rivals):
+    stem = _NUMBER.sub("", first.path)  # numbered fields hold texts of one kind
+    if is_list or any(_LONGER * v.words > first.words or _NUMBER.sub("", v.path) == stem for v in rivals):
         able = sorted(fields, key=lambda v: _LONGER * v.words < first.words)  # long ones in the order of the file
         both = " or ".join(v.describe() for v in able[:3]) + (" or …" if len(able) > 3 else "")
         raise DataError(
@@ -375,7 +410,8 @@ def _explain_missing_text(values: Mapping[str, FieldValues], order: Sequence[str
     others = [v for v in values.values() if v not in turns and v not in prompts]
     groups = ((prompts, "is a prompt"), (turns, "may be either"), (others, "is no text"))
     able = [*turns, *(v for v in others if v.kind in order and v.is_varied and v.has_letters)]
-    able += [v for v in others if v.is_text and v.is_varied]
+    rest = [v for v in others if v.is_text and v.is_varied]
+    able += sorted(rest, key=lambda v: [*order, "prompt", "other"].index(classify(v.path.rpartition(".")[2])))
     best = next((v.path for v in able if v.path), "NAME")
     named = [(sorted(group, key=lambda v: v.path != best)[:3], word) for group, word in groups if group]
     parts = [f"{', '.join(v.describe() for v in group)} {word}" for group, word in named]
@@ -424,18 +460,21 @@ def choose_fields(
     roles = [find_message({"role": text, "content": ""}) for text in (values[role].texts if role else ())]
     is_unpaired = first.keys() >= _GPT2_OUTPUT and "prompt" not in first
     writer, kinds, names_machines = _find_writers(records)
-    is_absent = _SEVERAL <= len(records) > values.get(path, FieldValues(path)).records
+    absent = [value for cells in records if (value := FieldChoice(path).find(cells)) is ... or value is None]
+    is_absent = path in values and len(absent) > 0 and len(records) >= _SEVERAL
+    role = role if {"user", "assistant"} <= {message["role"] for message in roles if message} else None
+    identity = "parent_id" if role is not None and "parent_id" in first else _find_id(first, path)  # of a tree
     reading = FieldChoice(
-        path, chosen is None, _find_prompt(values, rest), None if is_unpaired else _find_id(first, path),
-        role=role if {"user", "assistant"} <= {message["role"] for message in roles if message} else None,
+        path, chosen is None, _find_prompt(values, rest), None if is_unpaired else identity, role=role,
+        stop=_find_stop(values, path),
         writer=writer, is_by_people=kinds == {True} or (len(kinds) == 2 and side == "human"),
         names_machines=names_machines,
         is_unpaired=is_unpaired, has_turns=path == "messages" or (path in values and values[path].has_turns),
-        is_partial=is_absent and (chosen is None or FieldChoice(path).find(first) is ...),
+        is_partial=is_absent and (chosen is None or FieldChoice(path).find(first) in (None, ...)),
     )  # fmt: skip
     of_side = [cells for cells in records if reading.find_reason_to_leave_out(cells) is None]
     values = values if len(of_side) == len(records) else collect_values(of_side)
-    names = values[writer].texts if writer in _NAMERS and writer in values else ()
+    names = values[writer].texts if writer in values and _is_name(str(writer)) else ()
     reading = replace(reading, model=_find_model(values, path) or (writer if len(set(names)) > 1 else None))
     if chosen is None and reading.model is not None and side == "system":
         both = " and ".join(sorted({*values[reading.model].texts})[:2])
@@ -443,16 +482,45 @@ def choose_fields(
             f"{position}: texts of several models ({both}, {reading.model!r}) in one file; give each one a file, or "
             f"read all as one system: {option}{_quote_name(path)}"
         )
-    return replace(reading, others=tuple(v.describe() for v in others[:2] if v.path not in reading.prompt))
+    mixed = "" if reading.model or len(kinds) == 2 else _describe_authors(records)
+    return replace(reading, others=tuple(v.describe() for v in others[:2] if v.path not in reading.prompt), mixed=mixed)
+
+
+def _find_stop(values: Mapping[str, FieldValues], path: str) -> str | None:
+    """Return the field that says how a text ended, the nearest to the text."""
+    names = []
+    for name, of in values.items():
+        *parents, last = name.removesuffix(".type").split(".")
+        is_stop = last.lower().replace("_", "").removesuffix("s") in _STOP_FIELDS
+        if is_stop and 2 * sum(text.lower() in ENDS for text in of.texts) > len(of.texts):
+            near = sum(a == b for a, b in zip(parents, path.split("."), strict=False))
+            names.append((near - len(parents), near, name))
+    return max(names)[2] if names else None
+
+
+def _describe_authors(records: Sequence[Cells]) -> str:
+    """Name a field whose few values may be those of several writers."""
+    for name in filter(_is_name, map(str, records[0])):
+        texts = {str(cells.get(name)) for cells in records}
+        if 1 < len(texts) <= min(5, len(records) / 2):
+            return f"{name!r} ({', '.join(sorted(texts))})"
+    return ""
 
 
 def _find_model(values: Mapping[str, FieldValues], path: str) -> str | None:
     """Return the field with the names of several models, in the text's turns, beside it or above it; None without."""
-    parents = path.split(".")
-    names = [".".join([*parents[:depth], name]) for depth in range(len(parents), -1, -1) for name in _MODELS]
-    source = values.get(".".join([*parents[:-1], "source"])) if len(parents) > 1 else None
+    parts = path.split(".")
+    parents = [".".join(parts[:depth]) for depth in range(len(parts), -1, -1)]  # ends with the record
+    owners = {name: match[1] or "" for name in values if (match := _MODEL.fullmatch(name))}
+    names = [name for parent in parents for name, owner in owners.items() if owner == parent]
+    source = values.get(f"{parents[1]}.source") if len(parts) > 1 else None
     names += [source.path] if source is not None and len(source.texts) > source.records else []  # in a list of answers
-    return next((name for name in names if name in values and len(set(values[name].texts)) > 1), None)
+    return next((name for name in names if len(set(values[name].texts)) > 1), None)
+
+
+def _is_name(field: str) -> bool:
+    """Return whether a field may name who wrote a text."""
+    return field.lower() in _AUTHORS or _MODEL.fullmatch(field) is not None
 
 
 def _find_writers(records: Sequence[Cells]) -> tuple[str | None, set[bool], bool]:
@@ -465,7 +533,7 @@ def _find_writers(records: Sequence[Cells]) -> tuple[str | None, set[bool], bool
         words = {word for cells in records for word in _SIGNS.split(str(cells.get(name, "")).lower())}
         names_machines = bool(words & (_WRITERS - _PEOPLE))
         writers = [_name_writer(str(name), cells[name], names_machines) for cells in records if name in cells]
-        are_names = name in _NAMERS and "human" in writers and 2 * len({*writers}) <= len(writers)
+        are_names = _is_name(str(name)) and "human" in writers and 2 * len({*writers}) <= len(writers)
         if 2 * len(writers) >= len(records) and (are_names or {*writers} <= _WRITERS):
             candidate = name, {writer == "human" for writer in writers}, names_machines
             best = max(best, candidate, key=lambda choice: len(choice[1]))

@@ -23,17 +23,28 @@ from openended.harness.imported import formats
 from openended.harness.imported.download import ARCHIVES, unpack
 from openended.harness.imported.fields import IDS_FIELD, Cells, ReadSummary, Records, classify
 from openended.harness.imported.memory_limit import limit_memory
-from openended.harness.models import WEIGHTS, find_message
+from openended.harness.models import WEIGHTS, find_message, is_conversation
 
 log = logging.getLogger(__name__)
 
 TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
 KINDS = (".jsonl", ".ndjson", *TABLES, ".txt")
-_NO_FILES_OF_TEXTS = frozenset(
-    ".docx .odt .pdf .xls .xlsx .md .html .htm .xml .sgm .sgml .tmx .srt .vtt .ipynb .yaml .yml .npy .p .pkl .pickle "
-    ".py .js .db .sqlite .sqlite3 .orc .avro .h5 .pt .pth .bin .gguf .rds .rdata .dta .sav".split()
-)
+_NAMES = ", ".join((".json", *KINDS))
+_SAVE = "save its texts as one of them"
+_TO_CSV = "python -c \"import pandas; pandas.read_{}('FILE').to_csv('FILE.csv', index=False)\""
+_OTHER_KINDS = {  # suffixes of files that hold no plain records → how these are converted
+    ".xls .xlsx .ods": f"save its sheet as CSV, or type {_TO_CSV.format('excel')}",
+    ".dta": _TO_CSV.format("stata"), ".sav": _TO_CSV.format("spss"), ".orc": _TO_CSV.format("orc"),
+    ".doc .docx .odt .rtf .epub .md .html .htm": "pandoc FILE --to plain --wrap none --output FILE.txt",
+    ".pdf": "pdftotext FILE FILE.txt",
+    ".db .sqlite .sqlite3": "sqlite3 -header -csv FILE 'SELECT * FROM TABLE' > FILE.csv",
+    ".rds .rdata": "Rscript -e \"write.csv(readRDS('FILE'), 'FILE.csv', row.names = FALSE)\"",
+    ".xml .sgm .sgml .tmx .srt .vtt .ipynb .yaml .yml .py .js": _SAVE,
+    ".npy .p .pkl .pickle .avro .h5 .pt .pth .bin .gguf": _SAVE,
+}  # fmt: skip
+_CONVERSIONS = {suffix: how for suffixes, how in _OTHER_KINDS.items() for suffix in suffixes.split()}
 TEXT, LINE, BLOCK = "text", "line", "block"  # fields of plain text: what it seems to be, its lines, its blocks
+PARAGRAPHS = "plain text with blank lines between texts"  # title of a plain text
 _NPZ_FIELD = "samples"
 _ROWS_AT_ONCE, _DECODED = 64, 1 << 30  # rows of Parquet that are decoded together, and bytes that they may take
 _MOST_EXPANDED, _LEAST_REFUSED = 500, 1 << 28  # a file that grows by more, to more bytes, is refused
@@ -43,6 +54,7 @@ _SEPARATOR = re.compile(
 _NUMBERS = re.compile(r"\s*\d+(\s+\d+)+\s*")  # token ids
 _BLANK_SHARE = 0.1  # of the lines of a text in blocks with blank lines between them
 _HYPOTHESES = re.compile(r"([STHDPW])-(\d+)\t(.*)")  # lines of fairseq-generate
+_NAMED_CELLS = re.compile(r"\w+:[^\t]*(\t\w+:[^\t]*)+\s*")  # lines of ParlAI
 _LINE_END = re.compile(r"(?<=\r)(?!\n)")  # of old Macs
 _COLUMN_SIGNS = ("\t", " ||| ", " +++$+++ ")  # between the columns of lines without a header
 _CELLS_TRIED = 20  # rows in which cells with lists and objects are looked for
@@ -77,8 +89,9 @@ def list_files(path: Path) -> list[Path]:
         stat = path.stat()
         path = unpack(path, (stat.st_size, stat.st_mtime_ns))
     if path.is_file():
-        if Path(core.strip_packing(path.name)).suffix.lower() in _NO_FILES_OF_TEXTS:
-            raise DataError(f"{path}: no file of texts; expected {', '.join(KINDS)}: save its texts as one of them")
+        if how := _CONVERSIONS.get(Path(core.strip_packing(path.name)).suffix.lower()):
+            advice = how.replace("FILE", path.name)
+            raise DataError(f"{path}: no file of texts; expected {_NAMES}: {advice}")
         return [path]
     if not path.is_dir():
         matches = sorted(path.parent.glob(path.name)) if any(sign in path.name for sign in "*?[") else []
@@ -100,7 +113,7 @@ def list_files(path: Path) -> list[Path]:
         documents = sorted(path.rglob("*.json")) if others == ".json" else []  # as of a data set, and not of a model
         hint = f"name one of the files, as {documents[0]}" if documents else "plain text is called NAME.txt"
         got = f", got {others}; {hint}" if others else ""
-        raise DataError(f"{path}: no file of texts in this folder; expected {', '.join(KINDS)}{got}")
+        raise DataError(f"{path}: no file of texts in this folder; expected {_NAMES}{got}")
     if len({detect_kind(p) == ".txt" for p in paths}) > 1:
         raise DataError(f"{path}: the folder has .txt and other files of texts; keep one kind")
     folders = {p.relative_to(path).parts[:-1] for p in paths}
@@ -177,6 +190,7 @@ def check_text(value: Any, field: str, where: str) -> str:  # noqa: ANN401 - wha
         got = "null" if value is None else type(value).__name__
         inner = list(value)[:1] if isinstance(value, Mapping) else [0] if isinstance(value, list) and value else []
         hint = f"; what is in it is named by a path, as {field}.{inner[0]}" if inner else ""
+        hint = "; delete the record, or write an empty text" if value is None else hint
         raise DataError(f"{where}: field {field!r}: expected text, got {got}{hint}")
     if not is_valid_text(value):
         raise DataError(f"{where}: field {field!r} holds half of a surrogate pair; it is not valid text")
@@ -199,6 +213,8 @@ def open_records(file: Path, summary: ReadSummary, unit: str | None = None) -> t
         return formats.recognize(read_table(file), file, summary, unit)
     is_other = Path(name).suffix not in (*KINDS, ".json", ".npz", ".eval")
     first = b"".join(_read_first_lines(file)[:1] or [b"{"]).lstrip()
+    if b"\0" in first and 3 * first.count(b"\0") < len(first) and (is_other or kind == ".txt"):
+        raise DataError(f"{file}: no text but a binary file; expected {_NAMES}: {_SAVE}")
     if kind == ".txt" and _is_json_in_plain_text(file, unit):
         summary.remarks["read as JSON lines: its first line is an object"] = None
         kind = ".jsonl"
@@ -242,7 +258,7 @@ def _open_plain_text(file: Path, summary: ReadSummary, unit: str | None) -> tupl
 
     Blocks stand between separators (`==========`, `<|endoftext|>`) or, where many lines are blank, between those.
     """
-    blanks = lines = hypotheses = 0
+    blanks = lines = hypotheses = named = 0
     has_separators = is_of_numbers = has_long_blocks = False
     columns: dict[str, set[int]] = {sign: set() for sign in _COLUMN_SIGNS}
     before = ""
@@ -255,6 +271,7 @@ def _open_plain_text(file: Path, summary: ReadSummary, unit: str | None) -> tupl
         if line.strip():
             is_of_numbers = (is_of_numbers or not lines) and _NUMBERS.fullmatch(line) is not None
             hypotheses += _HYPOTHESES.match(line) is not None
+            named += _NAMED_CELLS.fullmatch(line) is not None
             has_long_blocks = has_long_blocks or bool(before.strip())
             lines += 1
             for sign, counts in columns.items():
@@ -266,19 +283,41 @@ def _open_plain_text(file: Path, summary: ReadSummary, unit: str | None) -> tupl
         raise DataError(f"{file}: its lines are whole numbers, token ids perhaps, and no texts; decode them first")
     if 2 * hypotheses > lines:
         return "output of fairseq-generate", _read_hypotheses(file)
+    if unit is None and named == lines > 0:
+        return None, _read_named_cells(file)
     if unit == BLOCK or (unit is None and has_separators):
         return "plain text in blocks", _read_blocks(file, _SEPARATOR if has_separators else re.compile(r"\s*"))
     if unit is None and has_long_blocks and blanks >= _BLANK_SHARE * lines:
         summary.remarks[f"blank lines separate texts of several lines; {LINE!r} as the field reads line by line"] = None
-        return "plain text in blocks", _read_blocks(file, re.compile(r"\s*"))
+        return PARAGRAPHS, _read_blocks(file, re.compile(r"\s*"))
     sign = next((sign for sign, counts in columns.items() if len(counts) == 1 and max(counts) > 0), "")
+    if unit is None and sign == "\t" and _has_header(file):
+        summary.remarks["its first line is read as the names of its columns"] = None
+        return None, _unpack_cells(_read_csv(file))
     if unit is None and sign:
         split = ((n, line.rstrip("\r\n").split(sign)) for n, line in _read_lines(file) if line.strip())
         return None, ((str(n), {str(at): cell for at, cell in enumerate(cells, 1)}) for n, cells in split)
     if blanks and unit is None:
-        summary.remarks[f"{blanks} blank lines are no texts; {BLOCK!r} as the field reads what is between them"] = None
-    rows = ((n, line.rstrip("\r\n")) for n, line in _read_lines(file) if line.strip())
+        advice = f"{BLOCK!r} as the field reads what is between them, {LINE!r} counts them as empty texts"
+        summary.remarks[f"{blanks} blank lines are no texts; {advice}"] = None
+    rows = ((n, line.rstrip("\r\n")) for n, line in _read_lines(file) if unit == LINE or line.strip())
     return None, ((str(number), {TEXT: line, LINE: line}) for number, line in rows)
+
+
+def _has_header(file: Path) -> bool:
+    """Return whether the first line of a table holds names: all other cells of a column are longer."""
+    rows = [line.split("\t") for _, line in islice(_read_lines(file), _CELLS_TRIED)]
+    sizes = [[len(cell.split()) for cell in column] for column in zip(*rows, strict=False)]
+    is_short = all(0 < column[0] <= 3 for column in sizes)
+    return len(rows) > 3 and is_short and any(min(column[1:]) > column[0] + 2 for column in sizes)
+
+
+def _read_named_cells(file: Path) -> Records:
+    """Yield the cells of lines, each under the name before its colon, as ParlAI writes them."""
+    for number, line in _read_lines(file):
+        if line.strip():
+            cells = (cell.partition(":") for cell in line.rstrip("\r\n").split("\t"))
+            yield str(number), {name: text for name, _, text in cells}
 
 
 def _parse_printed(line: str) -> Any:  # noqa: ANN401
@@ -449,7 +488,7 @@ def _is_json_lines(file: Path) -> bool:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
-        return line.lstrip()[:1] not in (b"[", b"{") or line.strip() not in (b"[", b"{", b"[{")
+        return line.lstrip()[:1] not in (b"[", b"{") or line.strip()[-1:] not in (b"[", b"{", b",", b":")
     return isinstance(value, dict) or (isinstance(value, list) and (len(value) == 1 or bool(others)))
 
 
@@ -500,8 +539,12 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
         are_rows = all(isinstance(item, list) and all(isinstance(cell, str) for cell in item) for item in content)
         if content and are_rows and len({len(item) for item in content}) == 1 < len(content[0]):
             if len(content[0]) > 2 and all(len(cell.split()) > 2 for cell in chain.from_iterable(content)):
-                return [{"turns": item} for item in content]  # or samples, or a table: a user says which
+                return [{"texts": item} for item in content]  # or samples, or a table: a user says which
             return [{str(number): cell for number, cell in enumerate(item, 1)} for item in content]
+        if len(content) > 1 and all(map(is_conversation, content)):
+            return [{"messages": item} for item in content]
+        if len(content) > 1 and all(isinstance(item, list) and _have_same_keys(item) for item in content):
+            return [{name: [cells[name] for cells in item] for name in item[0]} for item in content]
         items = list(chain.from_iterable(content)) if content and all(isinstance(i, list) for i in content) else content
         if all(isinstance(item, dict) for item in items):
             return list(items)
@@ -548,6 +591,11 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
         if len(rows) > 1 or not any(isinstance(value, str) for value in content.values()):
             return rows
     return [content]
+
+
+def _have_same_keys(items: list[Any]) -> bool:
+    """Return whether a list holds several objects with the same fields."""
+    return len(items) > 1 and all(isinstance(item, dict) and item.keys() == items[0].keys() for item in items)
 
 
 def _has_objects(value: Any) -> bool:  # noqa: ANN401 - JSON

@@ -244,6 +244,18 @@ def _follow_threads(records: Records, _path: Path, summary: ReadSummary) -> Reco
             summary.dropped["conversations without an answer"] += 1
 
 
+def _list_replies(records: Records, _path: Path, _summary: ReadSummary) -> Records:
+    """Yield the assistant's messages of trees of messages, each with all messages before it as the prompt."""
+    for position, row in records:
+        nodes: list[tuple[str, Any]] = [("", row.get("prompt"))]
+        for before, node in nodes:
+            text, replies = find_value(node, "text"), find_value(node, "replies")
+            if find_value(node, "role") == "assistant":
+                yield position, {"prompt": before, "text": text}
+            before = f"{before}\n\n{text}" if before else str(text)
+            nodes += [(before, reply) for reply in (replies if isinstance(replies, list) else ())]
+
+
 INSPECT = RecordFormat(
     {"id": _ID, "output": (dict,)}, "Inspect log", read=_read_inspect, id="id",
     names={"prompt": ("input", "input.content"), "human": ("target",)},
@@ -275,9 +287,7 @@ FORMATS = (
         refusal="segments to train on, of which `label` says which are answers; write these to a file",
     ),
     RecordFormat({"custom_id": _ID, "result.type": (str,)}, rewrite=_refuse_failed),  # of Anthropic
-    RecordFormat(  # LLaMA-Factory
-        {"predict": (str,), "label": (str,)}, names={"generation": ("predict",), "reference": ("label",)}
-    ),
+    RecordFormat({"message_tree_id": (str,), "prompt.replies": (list,)}, rewrite=_list_replies),  # of Open Assistant
     RecordFormat(  # ROCStories, of five sentences
         dict.fromkeys(_SENTENCES[:4], (str,)), values={"sentence6": None}, joined={"text": _SENTENCES},
     ),

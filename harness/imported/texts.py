@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, wraps
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,11 +20,6 @@ T = TypeVar("T")
 OPTIONS: Mapping[Side, str] = {"system": "generations_field=", "human": "task.text_field="}
 """What names the field with the texts of a side in a run."""
 _STRICT_NAMES = ("text", "generation", "human")  # fields of which the first is read where nothing is guessed
-_STOP_REASONS: Mapping[Stop, str] = {
-    "eos": "eos eos_token stop stop_sequence end_turn end endoftext complete word",
-    "length": "length max_tokens max_length max_new_tokens limit",
-}
-_ENDS = {name: end for end, names in _STOP_REASONS.items() for name in names.split()}
 _MISSING = {"nan", "NaN", "None", "null"}
 _TURN_MARK = (
     r"\n\nAssistant:|### ?(?:Assistant|Response):|<\|im_start\|>|<\|assistant\|>|\[/INST\]|\[\|AI\|\]|__eou__|"
@@ -36,7 +31,11 @@ _REMARKS = (
     (re.compile(r"^\[?\d+[.)/][\d ]"), 0.999, "its texts begin with numbers or dates, which are scored with them"),
     (re.compile(r"^\s*\{.*\}\s*$", re.DOTALL), 0.5, "its texts are JSON objects, which are scored as they stand"),
     (re.compile(r"^\s*(?:= )+[^=]+(?: =)+\s*$"), 0, "some of its texts are headings ({!r}), which are scored too"),
+    (re.compile(r"^(?:INFO|DEBUG|WARNING|main:|llama_\w+:).*"), 0, "some of its texts are lines of a log ({!r})"),
+    (re.compile(r"\?$"), 0.5, "most of its texts end with a question mark, as prompts do"),
 )
+_PIECE = re.compile(r"\w+|\W")
+_MANY, _CHARS = 4, 200  # texts that show what all begin or end with, and characters of each that are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +81,13 @@ class TextSurvey:
     is_reasoning_apart: bool = False  # some records have their reasoning apart from the text
 
     @property
+    def unit(self) -> str | None:
+        """What a text of a plain text is: `line`, or `paragraph` where blank lines stand between texts; else None."""
+        if files.detect_kind(self.path) != ".txt" or self.reading.field not in (files.TEXT, files.LINE):
+            return None
+        return {None: "line", files.PARAGRAPHS: "paragraph"}.get(self.title)
+
+    @property
     def samples(self) -> int:
         """The largest number of texts of a prompt."""
         return max(self.sizes, default=0)
@@ -111,8 +117,10 @@ class TextSurvey:
     def describe_samples(self) -> str:
         """Say how many texts a prompt or conversation has, and by which field it is known."""
         counts = f"{min(self.sizes)} to {self.samples}" if len(self.sizes) > 1 else str(self.samples)
-        names = "+".join(self.reading.prompt) if self.grouping == "prompt" else self.grouping
-        return f"{counts} per conversation" if names == "conversation" else f"{counts} per prompt ({names})"
+        if self.grouping in ("conversation", "record"):
+            return f"{counts} per {self.grouping}{', as samples of one prompt' if self.grouping == 'record' else ''}"
+        names = "+".join(self.reading.prompt) if self.grouping == "prompt" else self.reading.id
+        return f"{counts} per prompt ({names})"
 
     def describe(self, option: str) -> str:
         """Say in one line which field is read, how many texts it has, and how another one is named after `option`."""
@@ -136,6 +144,8 @@ class TextSurvey:
         parts += [f"first: {fields.quote(self.first)}", *self.summary.lines()]
         if reading.model is not None:
             parts.append(f"of several models ({reading.model!r})")
+        if reading.mixed:
+            parts.append(f"of all values of {reading.mixed}, which may tell people from models")
         if reading.is_guessed and reading.others:
             parts.append(f"not {' or '.join(reading.others)}; {option}NAME takes another")
         elif reading.is_guessed and self.title is None:
@@ -244,6 +254,8 @@ def survey_texts(path: Path, selection: TextSelection) -> TextSurvey:
         for name, find_key in _GROUPINGS.items():
             if (key := find_key(text)) is not None:
                 counts[name][key] += 1
+    if len(set(texts)) >= _MANY and survey.tags.find() is None:
+        survey.summary.remarks.update(dict.fromkeys(_describe_shared_words(texts)))
     survey.sizes = {1: survey.count}
     for name, groups in counts.items():
         is_shared = len(groups) < survey.count and (len(groups) > 1 or name == "conversation")
@@ -251,6 +263,17 @@ def survey_texts(path: Path, selection: TextSelection) -> TextSurvey:
             survey.grouping, survey.sizes = name, Counter(groups.values())
             break
     return survey
+
+
+def _describe_shared_words(texts: Sequence[str]) -> Iterator[str]:
+    """Yield what all texts begin with, and what all end with, if it may be no part of what was written."""
+    for word, turn in (("begin", 1), ("end", -1)):
+        ends = (text.strip()[:_CHARS] if turn > 0 else text.strip()[-_CHARS:] for text in texts)
+        pieces = zip(*(_PIECE.findall(end)[::turn] for end in ends), strict=False)
+        same = [column[0] for column in takewhile(lambda column: len(set(column)) == 1, pieces)]
+        shared = "".join(same[::turn]).strip()
+        if len(shared) > 2 and (len(shared.split()) > 2 or not shared.replace(" ", "").isalnum()):
+            yield f"all its texts {word} with {shared[:40]!r}, which is scored too"
 
 
 # What says that texts answer the same prompt → its key; the first that every text has counts.
@@ -295,7 +318,8 @@ def _read_record(
         summary.dropped[reason] += 1
         return
     value = row[name] if name in row else reading.find(row)
-    if value is ... and reading.is_partial:
+    reasoning = next((row[name] for name in REASONING_FIELDS if isinstance(row.get(name), str)), None)
+    if reading.is_partial and (value is ... or (value is None and reasoning is None)):
         summary.dropped[f"records without {name!r}"] += 1
         return
     if value is ...:
@@ -306,34 +330,43 @@ def _read_record(
         yield ImportedText(where, line, None, token_ids=_read_token_ids(row, where))
         return
     example = read_id(row, reading.id, where) if reading.id is not None and row.get(reading.id) is not None else None
-    reasoning = next((row[name] for name in REASONING_FIELDS if isinstance(row.get(name), str)), None)
-    prompt = _read_prompt(row, reading, where)
+    prompts = _read_prompts(row, reading, where)
     sample, token_ids = _read_sample(row.get("sample"), where), _read_token_ids(row, where)
-    stop = None if selection.is_strict else _read_stop(row, where)  # how it ended does not count there
     pieces = [("", reasoning)] if value is None and reasoning is not None else [(value, None)]
-    if not isinstance(value, str | None) and not selection.is_strict:
+    if not isinstance(value, str | None) and selection.is_strict:
+        got = type(value).__name__
+        raise DataError(f"{where}: field {name!r}: expected text, got {got}; write one text per record")
+    if not isinstance(value, str | None):
         pieces = list(_list_pieces(value, name, where))
+    # How a text ended does not count where nothing is guessed.
+    stops = [None] * len(pieces) if selection.is_strict else _read_stops(row, reading, len(pieces), where)
     if not pieces:
         summary.dropped[f"records without a text in {name!r}"] += 1
-    for at, (text, thought) in enumerate(pieces):
+    are_pairs = len(prompts) == len(pieces) > 1 == len(reading.prompt)  # each text has a prompt
+    for at, ((text, thought), stop) in enumerate(zip(pieces, stops, strict=True)):
+        prompt = prompts[at] if are_pairs else "\n\n".join(prompts) if prompts else None
+        is_sample = len(pieces) > 1 and not are_pairs
         yield ImportedText(
             where, line, check_text(text, name, where), identity=example, prompt=prompt,
-            sample=at if len(pieces) > 1 else sample, stop=stop, token_ids=token_ids if len(pieces) == 1 else None,
+            sample=at if is_sample else sample, stop=stop, token_ids=token_ids if len(pieces) == 1 else None,
             reasoning=thought if thought is not None else reasoning,
         )  # fmt: skip
 
 
-def _read_prompt(row: Mapping[str, Any], reading: FieldChoice, where: str) -> str | None:
+def _read_prompts(row: Mapping[str, Any], reading: FieldChoice, where: str) -> list[str]:
+    """Return the texts of a record that are its prompt, or its prompts."""
     parts = [(path, part) for path in reading.prompt if (part := find_value(row, path)) is not None]
     texts = [check_text(text, path, where) for path, part in parts for text, _ in _list_pieces(part, path, where)]
-    return "\n\n".join(filter(None, texts)) if texts else None
+    return [*filter(None, texts)] or texts[:1]
 
 
 def _list_pieces(value: Any, field: str, where: str) -> Iterator[tuple[Any, str | None]]:  # noqa: ANN401 - JSON
     """Yield the texts in a value, each with its reasoning: of a text, of a list of them, of messages."""
     if isinstance(value, Mapping) and value.get("tool_calls") and not value.get("content"):
         return  # a turn that only calls a tool
-    if value == [] or (isinstance(value, list) and not all(isinstance(p, Mapping) and "type" in p for p in value)):
+    if isinstance(value, list) and any(isinstance(part, str) for part in value) and (text := fields.join_parts(value)):
+        yield text, None
+    elif value == [] or (isinstance(value, list) and not all(isinstance(p, Mapping) and "type" in p for p in value)):
         yield from chain.from_iterable(_list_pieces(item, field, where) for item in value)
     elif isinstance(value, list) or (isinstance(value, Mapping) and find_message(value)):
         message = {"content": value} if isinstance(value, list) else find_message(value) or {}
@@ -359,13 +392,14 @@ def _read_turns(
     if sample is not None and len(turns) > 1:
         raise DataError(f"{where}: field 'sample': expected none in a conversation of {len(turns)} turns, got {sample}")
     key = next((name for name in (*fields.IDS, "uid") if row.get(name) not in (None, "")), None)
+    end = _read_stops(row, reading, 1, where)[0]
     for turn, number in enumerate(turns):
         message = messages[number]
         yield ImportedText(
             where, record.line, check_text(message.text, "messages", where),
             identity=read_id(row, key, where) if key else None,
-            prompt="\n\n".join(m.text for m in messages[:number]) if number else _read_prompt(row, reading, where),
-            sample=turn if len(turns) > 1 else sample, stop=_read_stop(row, where) if turn == len(turns) - 1 else None,
+            prompt="\n\n".join([m.text for m in messages[:number]] or _read_prompts(row, reading, where)) or None,
+            sample=turn if len(turns) > 1 else sample, stop=end if turn == len(turns) - 1 else None,
             reasoning=message.reasoning, turn=turn,
         )  # fmt: skip
 
@@ -378,7 +412,20 @@ def _read_sample(value: Any, where: str) -> int | None:  # noqa: ANN401
     return value
 
 
-def _read_stop(row: Mapping[str, Any], where: str) -> Stop | None:
+def _read_stops(row: Mapping[str, Any], reading: FieldChoice, count: int, where: str) -> list[Stop | None]:
+    """Return how each text of a record ended, if it says so."""
+    field = reading.stop or ""
+    if not field or field in row or "ended" in row:
+        usual = "stop" if "stop" in row else "finish_reason"
+        return [_read_stop(row, field if field in row else usual, where)] * count
+    reasons = [find_value(row, field)]
+    while any(isinstance(reason, list) for reason in reasons):
+        reasons = [item for reason in reasons for item in (reason if isinstance(reason, list) else [reason])]
+    ends = [fields.ENDS.get(reason.lower()) if isinstance(reason, str) else None for reason in reasons]
+    return ends if len(ends) == count else ends * count if len(ends) == 1 else [None] * count
+
+
+def _read_stop(row: Mapping[str, Any], field: str, where: str) -> Stop | None:
     ended = row.get("ended")
     if isinstance(ended, str):  # of a CSV
         ended = {"true": True, "false": False, "": None}.get(ended.strip().lower(), ended)
@@ -386,13 +433,13 @@ def _read_stop(row: Mapping[str, Any], where: str) -> Stop | None:
         return "eos" if ended else "length"
     if ended is not None:
         raise DataError(f"{where}: field 'ended': expected true or false, got {ended!r:.40}")
-    value = row.get("stop", row.get("finish_reason"))  # a list are the strings at which a text ends
+    value = row.get(field)  # a list are the strings at which a text ends
     are_ends = value and isinstance(value, list) and all(isinstance(item, str) for item in value)
     if value in (None, "") or are_ends or isinstance(value, bool):  # of llama.cpp, whose answer it was that ended
         return None
-    if not isinstance(value, str) or value.lower() not in _ENDS:
+    if not isinstance(value, str) or value.lower() not in fields.ENDS:
         raise DataError(f"{where}: field 'stop': expected eos or length, got {value!r:.40}")
-    return _ENDS[value.lower()]
+    return fields.ENDS[value.lower()]
 
 
 def _read_token_ids(row: Mapping[str, Any], where: str) -> tuple[int, ...] | None:

@@ -61,8 +61,10 @@ def read_message(message: Mapping[str, Any], where: str) -> tuple[str | None, st
     if isinstance(content, list):  # parts, of which only some have text; a thought may have parts too
         parts = [part if isinstance(part, Mapping) else {"text": part} for part in content]
         nested = [p.get(p["type"]) for p in parts if p.get("type") in ("reasoning", "thinking")]
+        nested += [p.get("text") for p in parts if p.get("thought") is True]  # of Gemini
         thoughts.append("\n\n".join(filter(None, (read_message({"content": thought}, where)[1] for thought in nested))))
-        texts = [text for p in parts if p.get("type") in _TEXTS and isinstance(text := p.get("text"), str)]
+        rest = [p for p in parts if p.get("type") in _TEXTS and p.get("thought") is not True]
+        texts = [text for p in rest if isinstance(text := p.get("text"), str)]
         content = "".join(texts) if texts else None
     for name, value in (("content", content), *((REASONING_FIELDS[0], thought) for thought in thoughts)):
         if not isinstance(value, str | None):

@@ -473,6 +473,7 @@ def test_draws_without_a_text_are_counted(tmp_path):
     ([{"id": 0, "text": "a"}, {"id": "creative/000099", "text": "a"}], r"r\.jsonl:2: answers none of the 60 draws"),
     ([{"id": 0, "prompt": "Another one", "text": "a"}], r"r\.jsonl:1: not the prompt of creative/000000"),
     ([{"text": "a"}], r"r\.jsonl:1: no field 'prompt' and no id"),
+    ([{"id": 0, "text": ["a", "b"]}], r"field 'text': expected text, got list; write one text per record$"),
     (
         [{"id": 0, "story": "It was a long day."}],
         r"r\.jsonl:1: no field 'text' with the text; it has id, story; call it text, generation or human$",

@@ -26,10 +26,10 @@ _FLAGS = {
 }  # fmt: skip
 _RUN_OPTIONS = {*core.GROUPS, *_FLAGS, "seed", "intervals", "samples", "generations", "judgments"}
 EPILOG = """\
-A file is .jsonl, .json, .csv, .tsv, .parquet, .arrow or .txt (.gz, .bz2, .xz and .zst allowed), a folder of them, or
-.npz with token ids. Which field holds the texts is guessed by its name and by what it holds, and said in a line; texts
-of one prompt are its samples. Recognized too: samples of lm-evaluation-harness, Inspect logs, MT-Bench and Arena-Hard
-answers, batch output of vLLM and OpenAI; targets of the first two are human texts (--human the same file).
+A file is .jsonl, .json, .csv, .tsv, .parquet, .arrow, .feather or .txt (.gz, .bz2, .xz and .zst allowed), a folder of
+them, or .npz with token ids. Which field holds the texts is guessed by its name and by what it holds, and said in a
+line; texts of one prompt are its samples. Recognized too: samples of lm-evaluation-harness, Inspect logs, MT-Bench and
+Arena-Hard answers, batch output of vLLM and OpenAI; targets of the first two are human texts (--human the same file).
 Without a scoring model, only metrics of the texts are computed, over words; with one, all that need no people and no
 model under test.
 Examples:
@@ -305,6 +305,7 @@ def _describe_files(args: argparse.Namespace, systems: Mapping[str, str], out: T
     ]
     if args.human is not None:
         sides.insert(0, ("human", args.human, imported.TextSelection(args.human_field, side="human")))
+    units: dict[str, str | None] = {}
     for name, path, selection in sides:
         if imported.is_built_in_system(path):
             continue
@@ -314,3 +315,8 @@ def _describe_files(args: argparse.Namespace, systems: Mapping[str, str], out: T
             lines += [f"  field {line}" for line in survey.fields]
             lines += [f"  first text: {survey.first[:_SHOWN]}{'…' if len(survey.first) > _SHOWN else ''}"]
         out.write(f"{name:<10} {path}: " + "".join(f"{core.escape_controls_in_line(line)}\n" for line in lines))
+        units[name] = survey.unit
+    if {"line", "paragraph"} <= {*units.values()}:
+        names = [next(name for name, unit in units.items() if unit == of) for of in ("line", "paragraph")]
+        advice = "one rule for both: --field line --human-field line"
+        out.write(f"{names[0]} is read line by line, {names[1]} between blank lines; {advice}\n")

@@ -190,8 +190,8 @@ READ = {
     "convos.json": ({"score": 0.4, "htmls": [f"<h3>Conversation</h3> {p} {b}" for p, _, b in ROWS], "convos": [talk(p, a) for p, a, _ in ROWS]}, "system", "convos", 4, 1),
     "bodies.csv": (table(["id", "request_body", "response_body"], [[i, json.dumps({"messages": talk(p)}), json.dumps({"choices": [{"message": {"role": "assistant", "content": a}}]})] for i, (p, a, _) in enumerate(ROWS)]), "system", "response_body.choices.message", 4, 1),
     "session.jsonl": ([{"type": role, "uuid": f"{i}", "message": {"role": role, "content": t}} for i, (p, a, _) in enumerate(ROWS) for role, t in (("user", p), ("assistant", [{"type": "text", "text": a}]))], "system", "message", 4, 1),
-    "predicted.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "predict": a, "label": b}), "system", "generation", 4, 1),
-    "predicted_by_people.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "predict": a, "label": b}), "human", "reference", 4, 1),
+    "predicted.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "predict": a, "label": b}), "system", "predict", 4, 1),
+    "predicted_by_people.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "predict": a, "label": b}), "human", "label", 4, 1),
     "numbers.csv": (table(["question", "answer", "prediction", "model_output"], [[p, f"{b} #### 3", "3", a] for p, a, b in ROWS]), "system", "model_output", 4, 1),
     "labels_of_a_classifier.csv": (table(["text", "pred", "prob"], [[a, i % 2, 0.5] for i, a in enumerate(TEXTS)]), "system", "text", 4, 1),
     "predicted_class.jsonl": (rows(lambda i, p, a, b: {"prediction": "positive", "story": a}), "system", "story", 4, 1),
@@ -209,15 +209,45 @@ READ = {
     "of_books.jsonl": (rows(lambda i, p, a, b: {"doc": {"text": a, "source": ["web", "book"][i % 2]}}), "system", "doc.text", 4, 1),
     "facts_in_messages.jsonl": (rows(lambda i, p, a, b: {"messages": [{**talk(p)[0], "system": f"Be brief {i}.", "model": f"m{i}"}, {**talk(p, a)[1], "model": "m"}]}), "system", "messages", 4, 1),
     "odd_one.json": ({**{f"q{i}": {"text": a, "choices": [{"a": 1}]} for i, a in enumerate(TEXTS)}, "q9": {}}, "system", "text", 4, 1),
+    "summaries.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "label": a}), "human", "label", 4, 1),
+    "lmms.jsonl": (rows(lambda i, p, a, b: {"doc_id": i, "doc": {"question": p}, "target": b, "input": p, "resps": [[a]], "filtered_resps": [a]}), "system", "resps", 4, 1),
+    "named_cells.txt": ("".join(f"text:{p}\tlabels:{a}{'' if i % 2 else chr(9) + 'episode_done:True'}\n" for i, (p, a, b) in enumerate(ROWS)), "human", "labels", 4, 1),
+    "detected.csv": (table(["text", "label", "source"], [[t, n, "web"] for _, a, b in ROWS for n, t in ((0, a), (1, b))]), "system", "text", 8, 1),
+    "squad.json": ({"version": "2", "data": [{"title": "Rivers", "paragraphs": [{"context": "No.", "qas": [{"question": p, "id": f"5{i}", "answers": [{"text": a}]} for i, (p, a, _) in enumerate(ROWS)]}]}]}, "human", "data.paragraphs.qas.answers.text", 4, 1),
+    "messages_of_trees.jsonl": ([{"message_id": f"{i}{k}", "parent_id": k and f"{i}", "text": t, "role": "assistant" if k else "prompter"} for i, r in enumerate(ROWS) for k, t in zip((None, "a", "b"), r, strict=True)], "system", "text", 8, 2),
+    "trees.jsonl": (rows(lambda i, p, a, b: {"message_tree_id": f"t{i}", "prompt": {"text": p, "role": "prompter", "replies": [{"text": t, "role": "assistant", "replies": []} for t in (a, b)]}}), "system", "text", 8, 2),
+    "e2e.csv": (table(["mr", "ref"], [[p, a] for p, a, _ in ROWS]), "system", "ref", 4, 1),
+    "telegram.json": ({"name": "A chat", "messages": rows(lambda i, p, a, b: {"id": i, "type": "message", "from": "Ann", "text": a if i else [a, {"type": "bold", "text": " Yes."}]})}, "human", "text", 4, 1),
+    "toloka.tsv": (table(["INPUT:prompt", "INPUT:story", "OUTPUT:result", "ASSIGNMENT:link"], [[p, a, "OK", "http://x"] for p, a, _ in ROWS], "\t"), "system", "INPUT:story", 4, 1),
+    "failed_first.jsonl": ([{"question": "Why?", "prediction": None}, *rows(lambda i, p, a, b: {"question": p, "prediction": a})], "system", "prediction", 4, 1),
+    "marked.txt": ("".join(f"{a} </s>\n" for a in TEXTS), "system", "text", 4, 1),
+    "speaker.txt": ("".join(f"{a}\n" for a in TEXTS[:1] * 3) + "".join(f"{TEXTS[0]} {b}\n" for b in OTHERS), "system", "text", 7, 1),
+    "thoughts_in_parts.jsonl": (rows(lambda i, p, a, b: {"key": f"r{i}", "response": {"candidates": [{"content": {"parts": [{"text": f"{b} {b}", "thought": True}] * (i % 2) + [{"text": a}], "role": "model"}}]}}), "system", "response.candidates.content", 4, 1),
+    "lists_of_objects.json": ([[{"generated_text": a}, {"generated_text": b}] for _, a, b in ROWS], "system", "generated_text", 8, 2),
+    "lists_of_messages.json": ([talk(p, a) for p, a, _ in ROWS], "system", "messages", 4, 1),
+    "unicode_text.txt": ("Prompt\tAnswer\tRating\n" + "".join(f'{p}\t"{a}"\t{i}\n' for i, (p, a, _) in enumerate(ROWS)), "system", "Answer", 4, 1),
+    "labels.jsonl": (rows(lambda i, p, a, b: {"input": p, "pred": a, "label": b}), "human", "label", 4, 1),
+    "problems.jsonl": (rows(lambda i, p, a, b: {"problem": p, "generation": a, "expected_answer": "5"}), "human", "generation", 4, 1),
     "generate.txt": ("2020-01-01 | INFO | loading\n" * 2 + "".join(f"S-{i}\t{p}\nT-{i}\t{b}\nH-{i}\t-0.5\t{a}\nD-{i}\t-0.5\t{a}\nP-{i}\t-0.1 -0.2\n" for i, (p, a, b) in reversed(list(enumerate(ROWS)))), "system", "generation", 4, 1),
 }  # fmt: skip
 NOTES = {  # what is said of some of them
     "mage.csv": "left out: 4 (src is 'cmv_human')", "lines_of_json.txt": "read as JSON lines: its first line is an object",
     "turing.csv": "left out: 4 (label is 'human')",
     "raid.csv": "left out: 4 (model is 'human')", "test.wp_target": "read as plain text: its name does not say what it is",
+    "detected.csv": "of all values of 'label' (0, 1), which may tell people from models",
+    "failed_first.jsonl": "left out: 1 (records without 'prediction')", "marked.txt": "all its texts end with '. </s>'",
+    "speaker.txt": "all its texts begin with 'The river rose in the night and the lowe'", "messages_of_trees.jsonl": "2 per prompt (parent_id)",
+    "lists_of_objects.json": "2 per record, as samples of one prompt", "unicode_text.txt": "its first line is read as the names",
     "eou.txt": "its texts hold whole dialogues ('__eou__')", "hc3.jsonl": "not 'human_answers'",
 }  # fmt: skip
 REFUSED = {
+    "hanna.csv": (table(["Story ID", "Prompt", "Human", "Story", "Model"], [[i, p, b, t, m] for i, (p, a, b) in enumerate(ROWS) for m, t in (("CTRL", a), ("GPT", f"{a} So."), ("Human", b))]), "texts of several models .CTRL and GPT, 'Model'.", "Story"),
+    "system_ids.json": ([{"system_id": m, "source": p, "system_output": t} for p, a, b in ROWS for m, t in (("m", a), ("n", b))], "texts of several models .m and n, 'system_id'.", "system_output"),
+    "response_models.jsonl": (rows(lambda i, p, a, b: {"input": p, "response": a, "response_model": f"m{i % 2}"}), "texts of several models .m0 and m1, 'response_model'.", "response"),
+    "dialogs.jsonl": (rows(lambda i, p, a, b: {"dialog": [[{"id": "human", "text": p}, {"id": "bot", "text": a}]]}), "'dialog.text' .* may be either", "dialog.text"),
+    "camel.json": (rows(lambda i, p, a, b: {"role_1": "Poet", "message_1": p, "message_2": f"{a} {b}"}), "'message_2' .* or 'message_1'", "message_2"),
+    "preferred.json": (rows(lambda i, p, a, b: {"conversations": talk(p), "chosen": talk("", a)[1], "rejected": talk("", b)[1]}), "'chosen' .* or 'rejected'", "chosen"),
+    "long_answers.json": (rows(lambda i, p, a, b: {"question": p, "annotations": [{"knowledge": [{"content": b}], "long_answer": a}]}), "'annotations.long_answer' .* is no text", "annotations.long_answer"),
     "prism.jsonl": (rows(lambda i, p, a, b: {"conversation_history": [*talk(p), {"role": "model", "content": a, "model_name": "m"}, {"role": "model", "content": b, "model_name": "n"}]}), "texts of several models .m and n, 'conversation_history.model_name'. in one file", "conversation_history"),
     "comparison.json": (rows(lambda i, p, a, b: {"user_input": p, "responses_and_scores": [{"response": a, "source": "m"}, {"response": b, "source": "n"}]}), "texts of several models .m and n, 'responses_and_scores.source'. in one file", "responses_and_scores.response"),
     "nectar.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "answers": [{"answer": a, "model": "m", "rank": 1}, {"answer": b, "model": "n", "rank": 2}]}), "texts of several models .m and n, 'answers.model'. in one file", "answers.answer"),
@@ -267,7 +297,6 @@ REFUSED = {
     "leaderboard.csv": (table(["model", "score", "CI"], [[f"m{i}", 80 + i, f"(-{i}.8, +{i}.9)"] for i in range(4)]), "is no text", "NAME"),
     "modifiers.json": ({str(i): {"title": "A day", "writing_prompt": p, "seed_modifiers": [a, b]} for i, (p, a, b) in enumerate(ROWS)}, "for certain: 'seed_modifiers'", "seed_modifiers"),
     "two_languages.json": ({name: [{"prompt": p, "response": f"{t} {name}"} for p, t in zip(PROMPTS, TEXTS, strict=True)] for name in ("en", "de")}, "'en.response' .* or 'de.response'", "en.response"),
-    "summaries.jsonl": (rows(lambda i, p, a, b: {"prompt": f"POST: {p} TL;DR:", "label": a}), "'label' .* is no text", "label"),
     "best.csv": (table(["Question", "Best Answer", "Correct Answers"], ROWS), "'Best Answer' .* or 'Correct Answers'", "Best Answer"),
     "psych.csv": (table(["rt", "response", "trial_type", "trial_index"], [[9, json.dumps({"Q0": a}), "survey-text", i] for i, a in enumerate(TEXTS)]), "data of jsPsych, .* save it as JSON", None),
     "segments.jsonl": (rows(lambda i, p, a, b: {"segments": [{"label": False, "text": p}, {"label": True, "text": a}]}), "segments to train on, of which `label` says", None),
@@ -428,11 +457,14 @@ def test_blank_lines_separate_texts_of_several_lines_and_it_is_said(tmp_path):
     assert "blank lines separate texts of several lines; 'line' as the field reads line by line" in survey_texts(
         path, TextSelection()
     ).describe("--field ")
-    assert survey_texts(path, TextSelection("line")).count == 8
+    assert survey_texts(path, TextSelection("line")).count == 11  # three of them empty
     path = put(tmp_path, "lines.txt", "\n".join([*TEXTS * 5, "", TEXTS[0]]))
     survey = survey_texts(path, TextSelection())
     assert survey.count == 21
-    assert "1 blank lines are no texts" in survey.describe("--field ")
+    assert "1 blank lines are no texts; 'block' as the field" in survey.describe("--field ")
+    put(tmp_path, "paragraphs.txt", READ["paragraphs.txt"][0])
+    done = openended("score", "--describe", "lines.txt", "--human", "paragraphs.txt", cwd=tmp_path, code=0)
+    assert "lines is read line by line, human between blank lines; one rule for both: --field line" in done.stdout
 
 
 def test_folders_of_other_files_or_of_several_writers_are_refused(tmp_path):
@@ -490,6 +522,10 @@ def test_a_title_and_what_follows_it_are_the_prompt_of_answers(tmp_path):
 def test_dialogues_in_one_text_and_numbers_before_it_are_noted(tmp_path, form):
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": form.format(p, a)} for p, a, _ in ROWS])
     assert "its texts hold whole dialogues" in survey_texts(path, TextSelection()).describe("--field ")
+    path = put(tmp_path, "questions.txt", "".join(f"What is {text}?\n" for text in TEXTS))
+    assert "most of its texts end with a question mark" in survey_texts(path, TextSelection()).describe("--field ")
+    path = put(tmp_path, "log.txt", "".join(["main: seed = 1\n", *(f"{text}\n" for text in TEXTS)]))
+    assert "lines of a log ('main: seed = 1')" in survey_texts(path, TextSelection()).describe("--field ")
     path = put(tmp_path, "numbered.txt", "".join(f"{i}. {text}\n" for i, text in enumerate(TEXTS, 1)))
     assert "its texts begin with numbers or dates" in survey_texts(path, TextSelection()).describe("--field ")
 

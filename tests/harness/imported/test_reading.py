@@ -107,6 +107,9 @@ READ: list[tuple[str, Any, str | None, list[tuple[Any, ...]]]] = [
     ("a.jsonl", ROWS, None, PLAIN),
     ("a.jsonl.gz", ROWS, None, PLAIN),
     ("a.jsonl", [{"id": "a/1", "prompt": "p", "generation": " t", "stop": "stop"}], None, [("a/1", None, "p", " t", "eos")]),
+    ("a.jsonl", [{"generated_text": "x", "details": {"finish_reason": "length"}}], None, [(None, None, None, "x", "length")]),
+    ("a.jsonl", [{"text": "x", "meta_info": {"finish_reason": {"type": "stop"}}}], None, [(None, None, None, "x", "eos")]),
+    ("a.jsonl", [{"output": "x", "stop_reason": "max_tokens"}], None, [(None, None, None, "x", "length")]),
     ("a.csv", ROWS, None, PLAIN),
     ("a.tsv", ROWS, None, PLAIN),
     ("a.parquet", ROWS, None, PLAIN),
@@ -192,6 +195,11 @@ def test_human_texts_and_own_fields_of_frameworks(tmp_path):
     assert [r.cells["human"] for r in imported.read_records(log)] == ["human b", "human a"]
 
 
+def test_each_text_of_a_record_has_its_own_end(tmp_path):
+    outputs = [{"text": f"text {reason}", "finish_reason": reason} for reason in ("length", "stop", "abort")]
+    assert [end for *_, end in read(write(tmp_path / "a.jsonl", [{"outputs": outputs}]))] == ["length", "eos", None]
+
+
 def test_json_logs_of_inspect_and_their_messages(tmp_path):
     chat = [{"role": "user", "content": "hello"}]
     both = [*chat, {"role": "user", "content": "again"}]
@@ -257,6 +265,11 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("a.csv", [{"id": "a", "prompt": "b", "sample": "0"}], r"a\.csv:2: no field with the text"),
     ("a.txt.gz", gzip.compress(b"a text\n" * 99, mtime=0)[:10] + b"\xff" * 20, r"a\.txt\.gz: cannot be read to its end"),
     ("a.p", b"", "no file of texts; expected"),
+    ("a.xlsx", b"", r"save its sheet as CSV, or type python -c .import pandas; pandas.read_excel\('a.xlsx'\)"),
+    ("a.weights", b"\x08\x00\x01\x02" * 9, "no text but a binary file; expected .json, .jsonl"),
+    ("a.jsonl", '{"text": "one"}\n{"text": "tw', "a.jsonl:2: not JSON .*; the file seems cut: its last line has no end"),
+    ("a.json", '[{"text": "one"},\n{"text"', "a.json: not JSON .*; the file seems cut"),
+    ("a.jsonl", '{"text": "one"}{"text": "two"}\n', "jq -c . FILE > NEW_FILE writes one object per line"),
 ]  # fmt: skip
 
 
