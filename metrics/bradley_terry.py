@@ -198,10 +198,10 @@ def fit_with_controls(wins: Wins, names: Sequence[str] = ()) -> Values:
         raise core.UndefinedMetric(f"the likelihood did not converge: gradient {steepest:.1e} a comparison")
     covariance = covariance / wins.weights.sum()
     scores, likelihood = values[:players] - values[:players].mean(), float(wins.weights @ log_expit(design @ values))
+    std_errors, effects = np.sqrt(np.diag(covariance)), values[players:]
     return Values(
-        scores=scores, std_errors=np.sqrt(np.diag(covariance)), covariance=covariance, log_likelihood=likelihood,
-        effects=values[players:],
-    )  # fmt: skip
+        scores=scores, std_errors=std_errors, covariance=covariance, log_likelihood=likelihood, effects=effects
+    )
 
 
 def _build_design(wins: Wins, names: Sequence[str]) -> Any:  # noqa: ANN401 - a sparse array

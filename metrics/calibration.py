@@ -37,13 +37,11 @@ def read_levels_of_people(path: Path, *, pairs: bool, criterion: str) -> tuple[d
         rows = [dataclasses.asdict(row) for row in read_comparisons(path).rows]
     else:
         by_criterion = read_criteria(path, metric="mean_rating").criteria
-        rows = [
-            {
-                "example_id": rated.example_ids[i], "system": rated.systems[i], "rating": rated.ratings[i, j],
-                "criterion": name or criterion, "rater": rated.raters[j] if rated.raters else "",
-            }
-            for name, rated in by_criterion.items() for i, j in np.argwhere(~np.isnan(rated.ratings))
-        ]  # fmt: skip
+        rows = []
+        for name, rated in by_criterion.items():
+            for i, j in np.argwhere(~np.isnan(rated.ratings)):
+                text = {"example_id": rated.example_ids[i], "system": rated.systems[i], "criterion": name or criterion}
+                rows.append({**text, "rating": rated.ratings[i, j], "rater": rated.raters[j] if rated.raters else ""})
     levels = [level for level in list_levels(rows) if not level[0].startswith(JUDGE)]
     of_people = [level for level in levels if not level[0].startswith(SIMULATED)]
     if not levels:

@@ -174,10 +174,10 @@ class Copying(TwoSample):
     def score(self, prepared: Distances, human: core.Weights, model: core.Weights, /) -> dict[str, F64]:
         draws = {name: np.full(len(human), np.nan) for name in ("auth_pct", "c_t")}
         for number, (in_human, in_model) in enumerate(zip(human > 0, model > 0, strict=True)):
-            part = Distances(
-                prepared.human[np.ix_(in_human, in_human)], prepared.model[np.ix_(in_model, in_human)],
-                prepared.human_cells[in_human], prepared.model_cells[in_model], prepared.is_first[in_human],
-            )  # fmt: skip
+            human_pairs, model_pairs = np.ix_(in_human, in_human), np.ix_(in_model, in_human)
+            cells = prepared.human_cells[in_human], prepared.model_cells[in_model]
+            table = prepared.human[human_pairs], prepared.model[model_pairs]
+            part = Distances(*table, *cells, prepared.is_first[in_human])
             if len(part.human) < 2 or not len(part.model):
                 continue
             draws["auth_pct"][number] = 100.0 * float(_find_authentic(part.human, part.model).mean())

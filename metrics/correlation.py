@@ -46,9 +46,8 @@ def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman")
 
 @check_arguments
 def correlate(
-    x: ArrayLike, y: ArrayLike, *, method: Method = "spearman", permutations: int = 100_000, draws: int = 2000,
-    level: float = 0.95, seed: int = 0,
-) -> Values:  # fmt: skip
+    x: ArrayLike, y: ArrayLike, *, method: Method = "spearman", permutations: int = 100_000, draws: int = 2000
+) -> Values:
     """Compute a rank correlation as `rank_correlation` does, its permutation p-value and a bootstrap interval.
 
     Args:
@@ -58,12 +57,10 @@ def correlate(
         permutations: Number of random orders where there are more than 9 systems; up to 9, all orders are used.
         draws: Number of bootstrap resamples of systems; those in which a side is constant have no correlation and are
             passed over. 0 gives no interval.
-        level: Coverage of the interval, in (0, 1).
-        seed: Seed of the random orders and resamples.
 
     Returns:
-        `value` of the correlation, its two-sided `p_value` and whether that is `exact`, over all orders; the interval
-        from `low` to `high`; `n`, systems with both values. NaN without a correlation.
+        `value` of the correlation, its two-sided `p_value` and whether that is `exact`, over all orders; the 95 %
+        interval from `low` to `high`; `n`, systems with both values. NaN without a correlation.
 
     Raises:
         ValueError: If the sides differ in shape, or a value is infinite.
@@ -74,14 +71,13 @@ def correlate(
     if math.isnan(value):
         return Values(value=math.nan, p_value=math.nan, low=math.nan, high=math.nan, n=n, exact=n <= _MOST_EXACT)
     scored = [_to_scores(side[None], method)[0] for side in (left, right)]
-    p_value = _compute_permutation_p(scored[0], scored[1], n, permutations, seed)
-
-    picks = make_random_stream(seed, "bootstrap", n).integers(n, size=(draws, n))
+    p_value = _compute_permutation_p(scored[0], scored[1], n, permutations)
+    picks = make_random_stream(0, "bootstrap", n).integers(n, size=(draws, n))
     values = correlate_rows(left[picks], right[picks], method=method)
     good = values[~np.isnan(values)]
     low = high = math.nan  # if most resamples have no correlation
     if len(good) and 2 * len(good) >= draws:
-        low, high = np.quantile(good, [(1 - level) / 2, (1 + level) / 2]).tolist()
+        low, high = np.quantile(good, [0.025, 0.975]).tolist()
     return Values(value=value, p_value=p_value, low=low, high=high, n=n, exact=n <= _MOST_EXACT)
 
 
@@ -121,13 +117,13 @@ def _to_scores(rows: F64, method: Method) -> F64:
     return centered
 
 
-def _compute_permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int) -> float:
+def _compute_permutation_p(a: F64, b: F64, n: int, permutations: int) -> float:
     """Share of orders of one side that correlate at least as strongly, in either direction."""
     norm = math.sqrt(float(np.sum(a * a)) * float(np.sum(b * b)))
     observed = abs(float(np.sum(a * b))) / norm
     exact = n <= _MOST_EXACT
     orders: Any = itertools.permutations(range(n))
-    rng = make_random_stream(seed, "permutation", n)
+    rng = make_random_stream(0, "permutation", n)
     hits, total = 0, math.factorial(n) if exact else permutations
     left = total
     while left:

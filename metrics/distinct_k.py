@@ -186,17 +186,13 @@ class DistinctK(families.SamplesMetric):
     bounds = (1.0, np.inf)
     reads_references = True
     averages = "none"
-    ranges = {
-        **dict.fromkeys(("distinct_share", "coverage", "valid_share", "narrowing_share"), (0.0, 1.0)),
-        **dict.fromkeys(("lost_to_validity", "lost_to_narrowing"), (0.0, 1.0)), "utility_k": (-np.inf, np.inf),
-    }  # fmt: skip
+    ranges = dict.fromkeys(("distinct_share", "coverage", "valid_share", "narrowing_share"), (0.0, 1.0))
+    ranges |= dict.fromkeys(("lost_to_validity", "lost_to_narrowing"), (0.0, 1.0)) | {"utility_k": (-np.inf, np.inf)}
     shares = ("distinct_share", "coverage", "valid_share", "lost_to_validity")
     directions = {"lost_to_validity": "lower", "lost_to_narrowing": "lower", "narrowing_share": "none"}
-    titles = {
-        "distinct_k": "Distinct-k", "distinct_share": "Distinct share", "coverage": "Coverage of people",
-        "utility_k": "Utility-k", "valid_share": "Valid answers", "lost_to_validity": "Lost to validity",
-        "lost_to_narrowing": "Lost to narrowing", "narrowing_share": "Narrowing in loss",
-    }  # fmt: skip
+    titles = {"distinct_k": "Distinct-k", "distinct_share": "Distinct share", "coverage": "Coverage of people"}
+    titles |= {"utility_k": "Utility-k", "valid_share": "Valid answers", "lost_to_validity": "Lost to validity"}
+    titles |= {"lost_to_narrowing": "Lost to narrowing", "narrowing_share": "Narrowing in loss"}
 
     partition: Literal["exact", "threshold", "file"] = "exact"
     """exact: equal texts are one class; threshold: by cosines; file: judgments=FILE with example_id, sample, class."""
@@ -239,10 +235,9 @@ class DistinctK(families.SamplesMetric):
         valid = prompts.average_subsets(counts / groups.sizes)
         utilities = np.where(_find_first(of_subsets, subsets), scores[subsets.rows], 0.0)
         narrowed, lost = np.maximum(valid - share, 0.0), float(np.sum(1 - share))
-        values |= {
-            "utility_k": prompts.average_subsets(_sum_utilities(utilities, subsets, PATIENCE)), "valid_share": valid,
-            "lost_to_validity": 1 - valid, "lost_to_narrowing": narrowed,
-        }  # fmt: skip
+        utility = prompts.average_subsets(_sum_utilities(utilities, subsets, PATIENCE))
+        values |= {"utility_k": utility, "valid_share": valid}
+        values |= {"lost_to_validity": 1 - valid, "lost_to_narrowing": narrowed}
         others = {"narrowing_share": float(narrowed.sum()) / lost if lost else math.nan}
         return families.PromptValues(prompts, values, others, notes, size)
 

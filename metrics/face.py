@@ -107,14 +107,10 @@ class Face(ComparisonMetric):
     direction = "higher"
     bounds = (0.0, 1.0)
     resampling = "near_halves"
-    ranges = {
-        "pearson": (-1.0, 1.0), "spearman": (-1.0, 1.0), "emd": (0.0, 0.5), "kl": (0.0, np.inf),
-        "js": (0.0, float(np.log(2.0))),
-    }  # fmt: skip
-    titles = {
-        "so": "FACE-SO", "pearson": "FACE-Pearson", "spearman": "FACE-Spearman", "emd": "FACE-EMD", "kl": "FACE-KL",
-        "js": "FACE-JS",
-    }  # fmt: skip
+    ranges = {"pearson": (-1.0, 1.0), "spearman": (-1.0, 1.0)}
+    ranges |= {"emd": (0.0, 0.5), "kl": (0.0, np.inf), "js": (0.0, float(np.log(2.0)))}
+    titles = {"so": "FACE-SO", "pearson": "FACE-Pearson", "spearman": "FACE-Spearman"}
+    titles |= {"emd": "FACE-EMD", "kl": "FACE-KL", "js": "FACE-JS"}
     directions = {"emd": "lower", "kl": "lower", "js": "lower"}
 
     standardize: bool = False
@@ -148,7 +144,7 @@ class Face(ComparisonMetric):
         return self.result(features, "so", _compare(*spectra), notes=notes, arrays=arrays, per_example={"so": rows})
 
     def score(self, prepared: Prepared, human: Weights, model: Weights, /) -> dict[str, F64]:
-        means = [weigh(weights, spectra) / weigh(weights, np.ones(len(spectra)))[:, None]
-                 for weights, (spectra, _) in zip((human, model), prepared, strict=True)]  # fmt: skip
+        both = zip((human, model), prepared, strict=True)
+        means = [weigh(w, spectra) / weigh(w, np.ones(len(spectra)))[:, None] for w, (spectra, _) in both]
         compared = [_compare(*pair) for pair in zip(*means, strict=True)]
         return {name: np.array([of[name] for of in compared]) for name in compared[0]}

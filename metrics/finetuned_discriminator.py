@@ -16,10 +16,8 @@ from openended.harness.core import Features, Need, Scope, UndefinedMetric, metri
 from openended.metrics.discriminator_accuracy import AccuracyMetric, ClassifierPredictions, split_by_prompt
 
 MIN_TEXTS = 10  # texts per side
-TITLES = {
-    "bert-base-uncased": "BERT base", "bert-large-uncased": "BERT large", "gpt2": "GPT-2 small",
-    "gpt2-medium": "GPT-2 medium", "gpt2-large": "GPT-2 large", "docs-s": "docs-s", "docs-m": "docs-m",
-}  # fmt: skip
+TITLES = {"bert-base-uncased": "BERT base", "bert-large-uncased": "BERT large", "gpt2": "GPT-2 small"}
+TITLES |= {"gpt2-medium": "GPT-2 medium", "gpt2-large": "GPT-2 large", "docs-s": "docs-s", "docs-m": "docs-m"}
 
 
 def _get_short_name(path: str) -> str:
@@ -68,12 +66,10 @@ class FinetunedDiscriminator(AccuracyMetric):
         train = [side_texts[row] for side_texts, (rows, _, _) in zip(texts, splits, strict=True) for row in rows]
         is_model = np.repeat([False, True], [len(rows) for rows, _, _ in splits])
         tests = [[side_texts[row] for row in rows] for side_texts, (_, _, rows) in zip(texts, splits, strict=True)]
-        results = {}
+        names, results = ("max_length", "epochs", "learning_rate", "batch_size", "seed"), {}
+        options = {name: getattr(self, name) for name in names}
         for path, need in zip(self.classifiers, self.needs()[1:], strict=True):
-            guesses = features.model[need](
-                train, is_model, [*tests[0], *tests[1]], max_length=self.max_length, epochs=self.epochs,
-                learning_rate=self.learning_rate, batch_size=self.batch_size, seed=self.seed,
-            )  # fmt: skip
+            guesses = features.model[need](train, is_model, [*tests[0], *tests[1]], **options)
             human, model = ~guesses[: len(tests[0])], guesses[len(tests[0]) :]
             predictions = ClassifierPredictions(((splits[0][2], human), (splits[1][2], model)))
             results[f"accuracy_{_get_short_name(path)}"] = predictions

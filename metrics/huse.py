@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from openended.harness import core
 from openended.harness.core import F64, HUMAN, I64, DataError, Features, Need, UndefinedMetric, check_arguments, ranged
 from openended.metrics import judgments as files
-from openended.metrics.families import Values
+from openended.metrics.families import Mask, Values
 from openended.metrics.judgments import Empty, FileRow, Judgments
 
 Ties = Literal["include", "exclude"]
@@ -41,12 +41,12 @@ class HusePoints:
     """Texts in the plane of HUSE."""
 
     raw: F64  # mean rating and log-probability per word, finite, shape (n, 2)
-    is_model: NDArray[np.bool_]  # shape (n,)
+    is_model: Mask  # shape (n,)
     mean: F64  # of both columns, shape (2,)
     spread: F64  # population standard deviations, positive, shape (2,)
 
     @classmethod
-    def build(cls, judgments: F64, log_probs: F64, lengths: F64, is_model: NDArray[np.bool_], rule: "Huse") -> Self:
+    def build(cls, judgments: F64, log_probs: F64, lengths: F64, is_model: Mask, rule: "Huse") -> Self:
         """Build the points; undefined where a text has probability zero without a floor, or a column has no spread."""
         zero = np.isneginf(log_probs)
         if zero.any():
@@ -95,9 +95,8 @@ def summarize_errors(errors: F64, errors_q: F64) -> dict[str, float]:
 
 
 def _compute_margins(
-    points: F64, is_model: NDArray[np.bool_], k: int, ties: Ties, *, queries: F64 | None = None,
-    copies: I64 | None = None,
-) -> I64:  # fmt: skip
+    points: F64, is_model: Mask, k: int, ties: Ties, *, queries: F64 | None = None, copies: I64 | None = None
+) -> I64:
     """Return votes for `model` less votes for `human` of the k nearest points (`exclude`: times the number tied)."""
     n = len(points)
     if queries is not None:
@@ -122,7 +121,7 @@ def _compute_margins(
     return np.asarray(tied * (2 * inner_model - inner) + (k - inner) * (2 * tied_model - tied), dtype=np.int64)
 
 
-def _search_tree(points: F64, is_model: NDArray[np.bool_], at: F64, last: I64) -> tuple[F64, CountPoints]:
+def _search_tree(points: F64, is_model: Mask, at: F64, last: I64) -> tuple[F64, CountPoints]:
     """Return each query's distance to its `last`-th nearest point (from 0), and a counter of points in balls."""
     from scipy.spatial import KDTree
 
@@ -232,10 +231,8 @@ class PairRatings:
         """Return errors in the order of the run's examples; NaN where a text was not rated."""
         row_of = {example: i for i, example in enumerate(self.ids)}
         rows = np.array([row_of.get(example, -1) for example in model_ids], dtype=np.int64)
-        columns = {
-            "error_model": errors[self.n :], "error_human": errors[: self.n],
-            "error_q_model": errors_q[self.n :], "error_q_human": errors_q[: self.n],
-        }  # fmt: skip
+        (human, model), (human_q, model_q) = (np.split(column, [self.n]) for column in (errors, errors_q))
+        columns = {"error_model": model, "error_human": human, "error_q_model": model_q, "error_q_human": human_q}
         return {name: np.where(rows < 0, np.nan, column[rows]) for name, column in columns.items()}
 
 
@@ -290,18 +287,15 @@ def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], rule: "Huse") 
         return dict.fromkeys(("huse", "huse_q", "huse_d"), np.nan)
 
 
-def draw_curve(
-    rated: PairRatings, rule: "Huse", *, of_raters: bool, sizes: Sequence[int], draws: int = 20,
-    level: float = 0.9, seed: int = 0,
-) -> Curve:  # fmt: skip
+def draw_curve(rated: PairRatings, rule: "Huse", *, of_raters: bool, sizes: Sequence[int], draws: int = 20) -> Curve:
     """HUSE against the number of ratings per text, or of examples, drawn without replacement (HUSE Fig. 5).
 
-    The interval over raters comes from draws in which the examples are drawn anew as well, with replacement.
+    The 90 % interval over raters comes from draws in which the examples are drawn anew as well, with replacement.
     """
     columns = rated.columns()
 
     def score(size: int, draw: int) -> list[float]:
-        rng = core.make_random_stream(seed, "huse-raters" if of_raters else "huse-examples", size, draw)
+        rng = core.make_random_stream(0, "huse-raters" if of_raters else "huse-examples", size, draw)
         if not of_raters:
             scores = _score(columns, rng.choice(rated.n, size=size, replace=False), rule)
             return [scores["huse"], scores["huse_q"], scores["huse"]]
@@ -318,7 +312,7 @@ def draw_curve(
         finite = [column[~np.isnan(column)] for column in values.T]
         means = [column.mean() if len(column) else np.nan for column in finite[:2]]
         is_rare = 2 * len(finite[2]) < draws  # most draws have no value
-        band = [np.nan] * 2 if is_rare else np.quantile(finite[2], [(1 - level) / 2, (1 + level) / 2])
+        band = [np.nan] * 2 if is_rare else np.quantile(finite[2], [0.05, 0.95])
         rows.append([*means, *band])
     return Curve(np.asarray(sizes, dtype=np.int64), *np.array(rows).T)
 
@@ -446,13 +440,11 @@ class Huse(core.JudgmentMetric):
             notes.append(f"{judged.empty} rows without a rating left out")
         if rated.n < 100:  # the paper's number of examples per task
             notes.append(f"{rated.n} examples with both texts rated; the paper uses 100")
-        return self.result(
-            features, "huse", values, notes=notes,
-            per_example=rated.align_errors(errors, errors_q, features.model.ids),
-            arrays=rated.arrays() | {"errors": errors, "errors_q": errors_q},
-            unranked=("huse", "huse_d") if np.isneginf(rated.log_probs[: rated.n]).any() else (),
-            invented=invented,
-        )  # fmt: skip
+        by_text = rated.align_errors(errors, errors_q, features.model.ids)
+        arrays = rated.arrays() | {"errors": errors, "errors_q": errors_q}
+        is_floored = np.isneginf(rated.log_probs[: rated.n]).any()
+        more: dict[str, Any] = {"invented": invented, "unranked": ("huse", "huse_d") if is_floored else ()}
+        return self.result(features, "huse", values, notes=notes, per_example=by_text, arrays=arrays, **more)
 
     def rows_of(self, key: str, result: core.MetricResult) -> F64 | None:
         """Return twice the error per text: HUSE and HUSE-Q are their means, and rare errors get Wilson's interval."""

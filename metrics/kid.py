@@ -18,14 +18,14 @@ from openended.harness.core import F64, Features, Floats, MetricResult, Weights,
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics.families import TwoSample, Values, align_values
 
+Groups = ArrayLike | None  # the prompt of each row; None: all differ
 _BLOCK = 1024
 
 
 @check_arguments
 def kid(
-    *, human: Floats, model: Floats, degree: int = 3, human_groups: ArrayLike | None = None,
-    model_groups: ArrayLike | None = None,
-) -> Values:  # fmt: skip
+    *, human: Floats, model: Floats, degree: int = 3, human_groups: Groups = None, model_groups: Groups = None
+) -> Values:
     """Compute the kernel distance (Bińkowski et al. 2018, section 4; error: Gretton et al. 2012, Lemma 6).
 
     Args:
@@ -46,9 +46,7 @@ def kid(
     return _estimate(*check_sides(human=human, model=model, multiplied=True), degree, (human_groups, model_groups))[0]
 
 
-def _estimate(
-    human: Floats, model: Floats, degree: int, groups: tuple[ArrayLike | None, ArrayLike | None]
-) -> tuple[Values, F64]:
+def _estimate(human: Floats, model: Floats, degree: int, groups: tuple[Groups, Groups]) -> tuple[Values, F64]:
     """Return the distance with its error, and what each model row adds: their mean is the distance."""
     n, m = len(human), len(model)
     with np.errstate(over="ignore", invalid="ignore"):  # values that are not finite are refused below
@@ -66,7 +64,7 @@ def _estimate(
     return Values(kid=float(value), std_error=std_error), mm - 2 * mh / n + hh.mean()
 
 
-def _compute_variance_of_mean(values: F64, groups: ArrayLike | None) -> float:
+def _compute_variance_of_mean(values: F64, groups: Groups) -> float:
     """Return the variance of a mean, shape (n,) → a number; values of one group may depend on each other."""
     if groups is None:
         return float(np.var(values, ddof=1)) / len(values)

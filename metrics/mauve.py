@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from openended.harness.core import F64, Features, Floats, MetricResult, Scheme, check_arguments, metric, ranged
 from openended.metrics._embeddings.blocks import check_sides, scale_rows
 from openended.metrics._mauve import quantizers, scores as mauve_scores
-from openended.metrics._mauve.quantizers import Buckets, QuantizerName, Training, UnitNorm
-from openended.metrics._mauve.scores import DIRECTIONS, RANGES, TITLES, Curve, Smoothing, mauve_of_cells
+from openended.metrics._mauve.quantizers import Buckets, FitOptions, QuantizerName, Training, UnitNorm
+from openended.metrics._mauve.scores import DIRECTIONS, RANGES, TITLES, CellShares, Curve, CurveRule, Smoothing
 from openended.metrics.families import CellCounts, Clusterings, Quantized, Values
 
 Summary = Literal["area", "mid_point", "js", "integral"]
@@ -75,17 +75,14 @@ def mauve(
         ValueError: If the sides differ in dimension, or a number is not finite.
     """
     human, model = check_sides(human=human, model=model)
-    cluster, buckets = quantizers.fit_quantizer(
-        [model, human], quantizer=quantizer, num_buckets=num_buckets, explained_variance=explained_variance,
-        restarts=restarts, max_iter=max_iter, unit_norm=unit_norm, training=training, pca_max_data=pca_max_data,
-    )  # fmt: skip
+    fixed = unit_norm, training, pca_max_data
+    options = FitOptions(quantizer, num_buckets, explained_variance, restarts, max_iter, *fixed)
+    cluster, buckets = quantizers.fit_quantizer([model, human], options)
     model_cells, human_cells = cluster(seed)([model, human])
-    scores = mauve_of_cells(
-        human=human_cells, model=model_cells, num_buckets=buckets, smoothing=smoothing,
-        seen_only=quantizers.counts_seen_cells(quantizer), scaling_factor=scaling_factor, curve=curve,
-        curve_points=curve_points,
-    )  # fmt: skip
-    return Values(scores)
+    seen_only = quantizers.counts_seen_cells(quantizer)
+    shares = mauve_scores.share_cells(human_cells, model_cells, buckets, seen_only=seen_only)
+    rule = CurveRule(scaling_factor, curve, curve_points)
+    return Values(mauve_scores.score_shares(*shares, rule, smoothing))
 
 
 @metric
@@ -94,21 +91,14 @@ class Mauve(Quantized):
 
     name = "mauve"
     synonyms = ("mauve_score",)
-    option_synonyms = {
-        "kmeans_explained_var": "explained_variance", "kmeans_num_redo": "restarts", "kmeans_max_iter": "max_iter",
-        "divergence_curve_discretization_size": "curve_points", "mauve_scaling_factor": "scaling_factor",
-        "num_clusters": "num_buckets",
-    }  # fmt: skip
+    option_synonyms = {"mauve_scaling_factor": "scaling_factor", "divergence_curve_discretization_size": "curve_points"}
+    option_synonyms |= {"kmeans_explained_var": "explained_variance", "kmeans_num_redo": "restarts"}
+    option_synonyms |= {"kmeans_max_iter": "max_iter", "num_clusters": "num_buckets"}
     version = 2
     ranges = {"kl_human_model": (0.0, np.inf), "kl_model_human": (0.0, np.inf), **RANGES}
-    titles = {
-        "mauve_star": "MAUVE*", "frontier_integral_star": "FI*", "kl_human_model": "KL(human, model)",
-        "kl_model_human": "KL(model, human)", "f8": "F8", "f1_8": "F1/8", **TITLES,
-    }  # fmt: skip
-    directions = {
-        **DIRECTIONS,
-        **dict.fromkeys(("frontier_integral_star", "kl_human_model", "kl_model_human"), "lower"),
-    }
+    titles = {"mauve_star": "MAUVE*", "frontier_integral_star": "FI*", "kl_human_model": "KL(human, model)"}
+    titles |= {"kl_model_human": "KL(model, human)", "f8": "F8", "f1_8": "F1/8", **TITLES}
+    directions = DIRECTIONS | dict.fromkeys(("frontier_integral_star", "kl_human_model", "kl_model_human"), "lower")
 
     scaling_factor: float = ranged(5.0, "(0, inf]", "a positive number")
     """The paper's c."""
@@ -149,25 +139,22 @@ class Mauve(Quantized):
         return replace(result, primary=primary, per_example={primary: rows}, arrays=arrays, notes=tuple(notes))
 
     def score_cells(self, cells: CellCounts) -> tuple[dict[str, float], dict[str, NDArray[Any]]]:
-        scores = mauve_of_cells(
-            human=cells.human, model=cells.model, num_buckets=cells.count, smoothing=self.smoothing,
-            seen_only=quantizers.counts_seen_cells(self.quantizer), **self._curve_options,
-        )  # fmt: skip
+        seen_only = quantizers.counts_seen_cells(self.quantizer)
+        shares = mauve_scores.share_cells(cells.human, cells.model, cells.count, seen_only=seen_only)
+        scores = mauve_scores.score_shares(*shares, self._curve_rule, self.smoothing)
         names = ["mauve", "mauve_star", "frontier_integral", "frontier_integral_star"]
         names += ["mid_point"] * (self.summary == "mid_point")
         values = {name: float(scores[name]) for name in names}
-        sizes = len(cells.human), len(cells.model)
-        values |= mauve_scores.histogram_values(scores, *sizes, self.lambdas, self.smoothing)
+        values |= mauve_scores.summarize_shares(*shares, scores["js"], self.lambdas, self.smoothing)
         return values, {f"{name}s": scores[name] for name in ("divergence_curve", "human_hist", "model_hist")}
 
     def score_histograms(self, p: F64, q: F64, sizes: tuple[int, int], parts: tuple[F64, F64]) -> dict[str, F64]:
-        return mauve_scores.resample_mauve(
-            p, q, *sizes, lambdas=self.lambdas, smoothing=self.smoothing, parts=parts, **self._curve_options
-        )
+        human, model = (CellShares(*side) for side in zip((p, q), sizes, parts, strict=True))
+        return mauve_scores.resample_mauve(human, model, self.lambdas, self._curve_rule, self.smoothing)
 
     @property
-    def _curve_options(self) -> dict[str, Any]:
-        return {"scaling_factor": self.scaling_factor, "curve": self.curve, "curve_points": self.curve_points}
+    def _curve_rule(self) -> CurveRule:
+        return CurveRule(self.scaling_factor, self.curve, self.curve_points)
 
 
 def find_distinguishing_cells(human: Floats, model: Floats, cells: CellCounts) -> Mapping[str, NDArray[Any]]:

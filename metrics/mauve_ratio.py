@@ -13,7 +13,7 @@ Source: Pillutla et al. 2023, "MAUVE scores for generative models" (four kinds o
 "MAUVE", equations 1 to 4. The closed form of g is ours.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from openended.harness.core import F64, Features, Floats, MetricResult, check_ar
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics._mauve import scores as mauve_scores
 from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
-from openended.metrics._mauve.scores import Curve
+from openended.metrics._mauve.scores import Curve, CurveRule
 from openended.metrics.families import TwoSample, Values, align_values
 from openended.metrics.mauve import PRIMARY, Summary
 
@@ -82,8 +82,8 @@ def score_ratios(
     Returns:
         As `mauve_ratio`.
     """
-    weights = mauve_scores.mixture_weights(curve_points, curve)
-    values, points, clipped = _score(ratios, _weigh_all(ratios), weights, scaling_factor)
+    rule = CurveRule(scaling_factor, curve, curve_points)
+    values, points, clipped = _score(ratios, _weigh_all(ratios), rule, cut=True)
     scores = {name: float(draws[0]) for name, draws in values.items()}
     return Values(**scores, divergence_curve=points[0], clipped=clipped)
 
@@ -97,10 +97,10 @@ def _weigh_all(ratios: Ratios) -> tuple[F64, F64]:
 
 
 def _score(
-    ratios: Ratios, weights: tuple[core.Weights, core.Weights], mixtures: F64, scaling_factor: float,
-    lambdas: tuple[float, ...] = (), *, cut: bool = True,
-) -> tuple[dict[str, F64], F64, float]:  # fmt: skip
+    ratios: Ratios, weights: Sequence[core.Weights], rule: CurveRule, lambdas: tuple[float, ...] = (), *, cut: bool
+) -> tuple[dict[str, F64], F64, float]:
     """Return values, shape (draws,), curves, shape (draws, points, 2), and the share of means outside their range."""
+    mixtures = mauve_scores.mixture_weights(rule.curve_points, rule.curve)
     (human, model), at, clipped = ratios, np.array([*mixtures, 0.5, *lambdas])[:, None], []
     # r / (λ r + 1 - λ) = 1 / (λ + (1 - λ) / r)
     of_human = -np.logaddexp(np.log(at), np.log1p(-at) - human), _compute_half_integral(human)
@@ -114,10 +114,10 @@ def _score(
         means.append(np.clip(mean, 0.0, most) if cut else mean)
     p, q = means
     count = len(mixtures)
-    points = mauve_scores.curve_through(list(zip(q[:, :count].T, p[:, :count].T, strict=True)), scaling_factor)
+    points = mauve_scores.curve_through(list(zip(q[:, :count].T, p[:, :count].T, strict=True)), rule.scaling_factor)
     js = (p[:, count] + q[:, count]) / 2
     values = {"mauve": mauve_scores.curve_area(points), "frontier_integral": p[:, -1] + q[:, -1], "js": js}
-    values["mid_point"] = np.exp(-2 * scaling_factor * js)
+    values["mid_point"] = np.exp(-2 * rule.scaling_factor * js)
     for number, weight in enumerate(lambdas):
         values[f"type_1@{weight:g}"], values[f"type_2@{weight:g}"] = q[:, count + 1 + number], p[:, count + 1 + number]
     return values, points, float(np.mean(clipped))
@@ -185,8 +185,8 @@ class MauveRatio(TwoSample):
     def _score(
         self, prepared: Ratios, human: core.Weights, model: core.Weights, *, cut: bool
     ) -> tuple[dict[str, F64], F64, float]:
-        mixtures = mauve_scores.mixture_weights(self.curve_points, self.curve)
-        values, points, clipped = _score(prepared, (human, model), mixtures, self.scaling_factor, self.lambdas, cut=cut)
+        rule = CurveRule(self.scaling_factor, self.curve, self.curve_points)
+        values, points, clipped = _score(prepared, (human, model), rule, self.lambdas, cut=cut)
         if self.summary != "mid_point":
             del values["mid_point"]
         return values, points, clipped
@@ -211,11 +211,9 @@ class MauveRatio(TwoSample):
             notes.append("knn leaves each text out of its neighbors and adds half a count: small differences are lost")
         human, model = prepared
         rows = np.argsort(-human, kind="stable")[:MISSED], np.argsort(model, kind="stable")[:MISSED]
-        arrays = {
-            "divergence_curves": points,
-            "ratio_human_rows": rows[0].astype(np.int64), "ratio_human": np.clip(human[rows[0]], -700, 700),
-            "ratio_model_rows": rows[1].astype(np.int64), "ratio_model": np.clip(model[rows[1]], -700, 700),
-        }  # fmt: skip
+        arrays: dict[str, NDArray[Any]] = {"divergence_curves": points}
+        for side, ratios, at in (("human", human, rows[0]), ("model", model, rows[1])):
+            arrays |= {f"ratio_{side}_rows": at.astype(np.int64), f"ratio_{side}": np.clip(ratios[at], -700, 700)}
         primary = PRIMARY[self.summary]
         by_text = {primary: align_values(features.model, np.clip(-model, -700, 700))}
         scores = {name: float(draws[0]) for name, draws in values.items()}

@@ -111,10 +111,8 @@ class Novelty(ComparisonMetric):
     resampling = "bootstrap"
     schemes = {"longest_copy": "none", "novelty_*": "subsample"}
     subset_share = core.SHARE
-    titles = {
-        **{f"novelty_{n}": f"Novelty-{n}" for n in range(1, 101)},
-        "longest_copy": "Longest copy", "mean_longest_copy": "Mean longest copy",
-    }  # fmt: skip
+    titles = {f"novelty_{n}": f"Novelty-{n}" for n in range(1, 101)}
+    titles |= {"longest_copy": "Longest copy", "mean_longest_copy": "Mean longest copy"}
 
     orders: tuple[int, ...] = declare_orders(2, 4, 6, 8, 10)
     """People differ from models from 5 on: Merrill et al. 2024."""

@@ -68,9 +68,8 @@ class PromptSimilarity(families.SamplesMetric):
     worst = 1.0
     ranges = {"similar_share": (0.0, 1.0)}
     shares = ("similar_share",)
-    titles = {
-        "prompt_similarity": "Prompt sim.", "similar_share": "Similar pairs", "other_prompts": "Sim. of other prompts",
-    }  # fmt: skip
+    titles = {"prompt_similarity": "Prompt sim.", "similar_share": "Similar pairs"}
+    titles |= {"other_prompts": "Sim. of other prompts"}
 
     threshold: float = ranged(0.8, "[-1, 1]", "a cosine, -1 to 1")
     """Pairs above it are counted as similar; Jiang et al. 2025."""

@@ -215,10 +215,8 @@ class Repetition(TextMetric):
     # Where texts are compared, a text may not be drawn twice; pooled shares have halves.
     schemes = {"self_repetition": "subsample", "rep_*": "halves", "diversity": "halves"}
     shares = ("loop_rate",)
-    titles = {
-        "loop_rate": "Rep.", "diversity": "Diversity", "self_repetition": "Self-rep.",
-        **{f"seq_rep_{n}": f"Seq-rep-{n}" for n in (1, 2, 3, 4)}, **{f"rep_{n}": f"Rep-{n}" for n in (1, 2, 3, 4)},
-    }  # fmt: skip
+    titles = {"loop_rate": "Rep.", "diversity": "Diversity", "self_repetition": "Self-rep."}
+    titles |= {f"seq_rep_{n}": f"Seq-rep-{n}" for n in range(1, 5)} | {f"rep_{n}": f"Rep-{n}" for n in range(1, 5)}
 
     max_phrase: int = ranged(500, "[1, inf)", "a positive integer")
     """Longest loop, Pillutla et al. 2021; 90: Holtzman et al. 2020."""

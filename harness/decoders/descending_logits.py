@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
+    Given = Tensor | None
 
 _TOPK = 1024  # values of a row that PyTorch finds as fast as NumPy on a CPU
 
@@ -97,9 +98,8 @@ class Truncation:
 
 
 def sort_logits(
-    logits: Tensor, head: int | None, state: Tensor | None = None, ordered: Tensor | None = None,
-    log_z: Tensor | None = None,
-) -> DescendingLogits:  # fmt: skip
+    logits: Tensor, head: int | None, state: Given = None, ordered: Given = None, log_z: Given = None
+) -> DescendingLogits:
     """Sort rows of logits after penalties and temperature; `ordered` and `log_z` are given where they are known."""
     import torch
 

@@ -86,7 +86,7 @@ class _Search:
             seen[rows, copy_to_device(lengths, rows.device)] = new[rows, choice]
             best, chosen = slots.read(tokens[rows, choice], choice)
             targets = slots.rows(range(n))
-            add_tokens(self.lm, self.request, slots, best, self.emit)
+            add_tokens(slots, best, self.emit)
             self.advance(n)
             source = np.repeat(np.arange(n) * self.k + chosen, self.k)
             runner.copy(source.tolist(), targets, since=int(lengths.min()))

@@ -159,6 +159,7 @@ class ForwardPass:
             first = last
 
 
+Buffers = tuple[Tensor, Tensor]
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 """(query (n, H, t, s), keys and values (n, K, T, s), mask or None) → (n, H, t, s).
 
@@ -174,16 +175,16 @@ class KeyValues:
         self._layers: list[tuple[Tensor, Tensor] | None] = [None] * layers
 
     def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, batch: ForwardPass, kernel: Kernel,
-        window: int | None = None,
-    ) -> Tensor:  # fmt: skip
-        """Store the new keys and values and attend; over tokens (T, heads, size)."""
+        self, layer: int, tokens: Sequence[Tensor], batch: ForwardPass, kernel: Kernel, window: int | None
+    ) -> Tensor:
+        """Store the keys and values of new tokens and attend by their queries, each of shape (T, heads, size)."""
+        query, key, value = tokens
         out = query.new_empty((len(query), query.shape[1] * value.shape[2]))
         out[batch.size :] = 0
         inner = out[: batch.size].view(batch.size, query.shape[1], value.shape[2])
         buffers = None if self.once else self._get_buffers(layer, key, value)
         if not batch.steps:
-            _attend_prompts(query, key, value, batch, kernel, window, inner, buffers)
+            _attend_prompts(tokens, batch, kernel, window, inner, buffers)
             return out
         rows, at = batch.index.to(key.device), batch.positions[: batch.size].to(key.device)
         for buffer, new in zip(buffers or (), (key, value), strict=True):
@@ -232,18 +233,17 @@ def _make_zeros(like: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _attend_prompts(
-    query: Tensor, key: Tensor, value: Tensor, batch: ForwardPass, kernel: Kernel, window: int | None, out: Tensor,
-    buffers: tuple[Tensor, Tensor] | None,
-) -> None:  # fmt: skip
-    """Store keys and values of whole prompts and attend, for those of one length together."""
+    new: Sequence[Tensor], batch: ForwardPass, kernel: Kernel, window: int | None, out: Tensor, buffers: Buffers | None
+) -> None:
+    """Attend by the queries, keys and values of whole prompts, which are stored; those of one length together."""
     first, start = 0, 0
     for t, same in groupby(batch.lengths.tolist()):
         n = len(list(same))
-        inside, rows = slice(start, start + n * t), batch.index[first : first + n].to(key.device)
-        q, k, v = (x[inside].view(n, t, *x.shape[1:]).transpose(1, 2) for x in (query, key, value))
+        inside, rows = slice(start, start + n * t), batch.index[first : first + n].to(new[1].device)
+        q, k, v = (x[inside].view(n, t, *x.shape[1:]).transpose(1, 2) for x in new)
         k, v = k.contiguous(), v.contiguous()
-        for buffer, new in zip(buffers or (), (k, v), strict=False):
-            buffer[rows, :, :t] = new
+        for buffer, stored in zip(buffers or (), (k, v), strict=False):
+            buffer[rows, :, :t] = stored
         mask = None
         if window is not None and t >= window:  # true where a position of a prompt sees another
             at = torch.arange(t, device=k.device)

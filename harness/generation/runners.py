@@ -37,6 +37,7 @@ from openended.harness.models import LanguageModel, check_device, check_logits, 
 
 log = logging.getLogger(__name__)
 
+Option = Any  # of an attention
 Module = Any  # a model of transformers, or a layer of one
 NAME = "openended_rows"  # name of our attention and our experts in transformers' registries
 _GROUPED = "grouped_mm"
@@ -154,15 +155,14 @@ def _run_experts(module: Module, hidden: Tensor, chosen: Tensor, weights: Tensor
 
 
 def _attend(
-    module: Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, *,
-    scaling: float | None = None, sliding_window: int | None = None, **options: object,
-) -> tuple[Tensor, None]:  # fmt: skip
+    module: Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Option
+) -> tuple[Tensor, None]:
     """Attention in transformers' form: query (1, H, T, s), key and value (1, K, T, s) → (1, T, H, s).
 
     No mask is made for attention that transformers does not know.
     """
     del attention_mask
-    keys, batch = _now.get()
+    (keys, batch), scaling = _now.get(), options.get("scaling")
     if options.get("softcap") is not None or options.get("s_aux") is not None:
         raise NotImplementedError("attention with a soft cap or sinks")
 
@@ -172,10 +172,10 @@ def _attend(
         out: Tensor = sdpa_attention_forward(module, q, k, v, mask, scaling=scaling)[0]
         return out.transpose(1, 2)
 
-    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
+    new = [x[0].transpose(0, 1) for x in (query, key, value)]
     with _limit_to_one_thread(not keys.padded and not batch.steps):
-        attended = keys.attend(module.layer_idx, q, k, v, batch, kernel, window=sliding_window)
-    return attended.view(1, len(q), q.shape[1], -1), None
+        attended = keys.attend(module.layer_idx, new, batch, kernel, options.get("sliding_window"))
+    return attended.view(1, *new[0].shape[:2], -1), None
 
 
 class SameLengthRunner(CacheRunner):
@@ -219,10 +219,8 @@ class SameLengthRunner(CacheRunner):
         """Return the last hidden states (n, t, d) of ids (n, t), filled up, after `start` positions of the rows."""
         cache = None if self._once else self._find_cache(rows, len(ids), start)
         at = torch.arange(start, start + ids.shape[1], device=ids.device)
-        out = self._body(
-            input_ids=ids, past_key_values=cache, use_cache=cache is not None, cache_position=at,
-            position_ids=at.expand(len(ids), -1),
-        )  # fmt: skip
+        positions = {"cache_position": at, "position_ids": at.expand(len(ids), -1)}
+        out = self._body(input_ids=ids, past_key_values=cache, use_cache=cache is not None, **positions)
         self._past.update({row: (cache, i) for i, row in enumerate(rows)})
         hidden: Tensor = out.last_hidden_state
         return hidden
@@ -304,10 +302,8 @@ def choose_runner_kind(lm: LanguageModel) -> str:
             continue
         if difference <= TOLERANCE[lm.spec.dtype]:
             if kind == "reread":
-                log.warning(
-                    "model %s: the family %s has a cache of its own kind: each step reads the whole text again",
-                    lm.spec.title, family,
-                )  # fmt: skip
+                text = "model %s: the family %s has a cache of its own kind: each step reads the whole text again"
+                log.warning(text, lm.spec.title, family)
             RUNNER_KINDS[lm.model] = kind
             return kind
         reasons.append(f"logits of single steps differ from those of one pass by {difference:.2g} of their norm")

@@ -46,7 +46,7 @@ class BatchSlots:
     def __init__(self, lms: Sequence[LanguageModel], request: GenerationRequest, width: int = 1) -> None:
         from openended.harness.generation.runners import make_runner
 
-        prompts, self._request, self._lms = request.prompts, request, lms
+        prompts, self.request, self.lms = request.prompts, request, lms
         self._start_id = lms[0].tokenizer.start_id
         self.count, self.width = min(request.batch_size, len(prompts)), width
         self.room = max(len(self.ids(p)) for p in prompts) + request.max_new_tokens
@@ -101,7 +101,7 @@ class BatchSlots:
     def forbid_end(self, logits: Tensor) -> Tensor:
         """Forbid the end of texts that are too short, in logits with the same number of rows for each slot in use."""
         steps = np.repeat(self.steps, len(logits) // len(self))
-        return forbid_end(logits, self._lms[0].eos_ids, steps, self._request.min_new_tokens)
+        return forbid_end(logits, self.lms[0].eos_ids, steps, self.request.min_new_tokens)
 
     def free(self, slots: Sequence[int]) -> None:
         """Free the slots of finished texts."""
@@ -209,14 +209,14 @@ class BatchSlots:
         """Return the logits of each model; `read` checks those of an accelerator, so that the host waits once."""
         logits = [runner.compute_logits(hidden) for runner, hidden in zip(self.runners, states, strict=True)]
         if self._device.type == "cpu":
-            return [check_logits(scores, lm) for scores, lm in zip(logits, self._lms, strict=True)]
+            return [check_logits(scores, lm) for scores, lm in zip(logits, self.lms, strict=True)]
         self._unchecked = [are_finite(scores).to(self._device) for scores in logits]
         return [scores.nan_to_num_() for scores in logits]  # NaN could become an index, which ends the process on CUDA
 
     def read(self, *tensors: Tensor) -> list[NDArray[Any]]:
         """Return tensors as arrays, and check the logits of the step."""
         arrays = copy_to_host(*tensors, *self._unchecked)
-        for lm, is_finite in zip(self._lms, arrays[len(tensors) :], strict=False):
+        for lm, is_finite in zip(self.lms, arrays[len(tensors) :], strict=False):
             if not is_finite:
                 raise DataError(describe_broken_weights(lm))
         self._unchecked = []

@@ -53,11 +53,9 @@ def compute_q_statistics(
 
 def build_next_token(table: QTable, request: QStatisticsRequest, vocab_size: int) -> NextToken:
     """Return the finished statistics of a decoder, rows as in the request's continuations."""
-    gold = np.asarray(request.continuations.values, dtype=np.int64)
-    return NextToken(
-        request.continuations.offsets, table.gold_prob, table.sum_sq, table.support, table.argmax, gold,
-        request.prompts, vocab_size=vocab_size,
-    )  # fmt: skip
+    offsets, gold = request.continuations.offsets, np.asarray(request.continuations.values, dtype=np.int64)
+    columns = table.gold_prob, table.sum_sq, table.support, table.argmax
+    return NextToken(offsets, *columns, gold, request.prompts, vocab_size=vocab_size)
 
 
 def check_rows(context_length: int | None, before: I64, continuations: Ragged) -> None:

@@ -76,16 +76,13 @@ def decode_rows(
             logits = slots.compute_logits(states)
             last[:n], tokens = chooser.choose(logits, slots)
             del logits
-            add_tokens(lm, request, slots, tokens, emit, chooser)
+            add_tokens(slots, tokens, emit, chooser)
             advance(n)
 
 
-def add_tokens(
-    lm: LanguageModel, request: GenerationRequest, slots: BatchSlots, tokens: I64, emit: Emit,
-    chooser: TokenChooser | None = None,
-) -> None:  # fmt: skip
+def add_tokens(slots: BatchSlots, tokens: I64, emit: Emit, chooser: TokenChooser | None = None) -> None:
     """Add the next tokens (n,) to the texts of the slots in use; emit the finished ones and free their slots."""
-    n = len(slots)
+    n, lm, request = len(slots), slots.lms[0], slots.request
     slots.history[np.arange(n), 0, slots.lengths] = tokens
     slots.new_tokens[:n] += 1
     ended = [not request.continue_after_end and token in lm.eos_ids for token in tokens.tolist()]

@@ -15,8 +15,8 @@ from .failures import (
 from .families import get_body as get_body, is_encoder as is_encoder, rescale_logits as rescale_logits
 from .files import WEIGHTS as WEIGHTS, ModelSize as ModelSize
 from .forward import (
+    ForwardRequest as ForwardRequest,
     ForwardRow as ForwardRow,
-    Pool as Pool,
     allocate_vectors as allocate_vectors,
     is_batch_invariant as is_batch_invariant,
 )

@@ -1,15 +1,14 @@
 """The interface of backends, which run a model, and what is checked of requests for new texts, for all of them."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, Advance, NextToken, SpecError
+from openended.harness.core import Advance, NextToken, SpecError
 from openended.harness.decoders import Emit, GenerationRequest
-from openended.harness.models.forward import ForwardRow, Pool
+from openended.harness.models.forward import ForwardRequest
 from openended.harness.models.requests import GradientRequest, QStatisticsRequest
 from openended.harness.models.tokenizer import TextTokenizer
 
@@ -37,12 +36,9 @@ class Backend:
         """Continue every prompt; `emit` gets each finished row once, in any order."""
         self._refuse_call(request, emit, advance)
 
-    def forward(
-        self, jobs: Sequence[ForwardRow], *, pool: Pool | None, nll: F64 | None, batch_size: int,
-        advance: Advance | None = None,
-    ) -> None:  # fmt: skip
-        """Read texts: fill `nll` with -log p of tokens in nats, under the full softmax, and `pool.vectors`."""
-        self._refuse_call(jobs, pool, nll, batch_size, advance)
+    def forward(self, request: ForwardRequest, advance: Advance | None = None) -> None:
+        """Read texts: fill the request's arrays."""
+        self._refuse_call(request, advance)
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """Compute the statistics of each decoder's Q on the continuations."""

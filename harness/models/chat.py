@@ -78,12 +78,12 @@ class ChatTemplate:
     def _apply(self, messages: Sequence[Mapping[str, str]], **options: bool) -> str:
         from jinja2 import TemplateError
 
+        errors = (ArithmeticError, AttributeError, LookupError, RecursionError, TemplateError, TypeError, ValueError)
         try:
             return str(
                 self.inner.apply_chat_template(messages, tokenize=False, **{**(self.arguments or {}), **options})
             )
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TemplateError, TypeError,
-                ValueError) as err:  # fmt: skip
+        except errors as err:
             raise DataError(
                 f"model {self.name}: its chat template does not take the prompt ({shorten_error(err)})"
             ) from err

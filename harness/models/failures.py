@@ -90,9 +90,8 @@ def free_memory() -> None:
 
 
 def run_in_batches(
-    lengths: I64, batch_size: int, step: Callable[[I64], None], advance: Advance | None = None, *,
-    most_tokens: int | None = None,
-) -> None:  # fmt: skip
+    lengths: I64, batch_size: int, step: Callable[[I64], None], advance: Advance | None, most_tokens: int | None
+) -> None:
     """Call `step` on parts of the rows, longest first; a part that runs out of memory is halved and tried again.
 
     A part has at most `batch_size` rows, and no more of them than have `most_tokens` tokens with their padding.

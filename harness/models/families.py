@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 # Bidirectional families; the first two lines can be used as decoders, with more than an output layer for their logits.
-ENCODERS = frozenset({
-    "bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert",
-    "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod",
-    "albert", "convbert", "deberta", "deberta-v2", "distilbert", "esm", "eurobert", "flaubert", "gte", "ibert",
-    "jina_embeddings_v3", "longformer", "mobilebert", "modernbert", "mpnet", "mra", "nomic_bert", "nystromformer",
-    "squeezebert", "yoso",
-})  # fmt: skip
+_ENCODERS = """
+bert bert-generation big_bird camembert data2vec-text electra ernie megatron-bert rembert roberta roberta-prelayernorm
+roc_bert roformer xlm-roberta xlm-roberta-xl xmod
+albert convbert deberta deberta-v2 distilbert esm eurobert flaubert gte ibert jina_embeddings_v3 longformer mobilebert
+modernbert mpnet mra nomic_bert nystromformer squeezebert yoso
+"""
+ENCODERS = frozenset(_ENCODERS.split())
 REFUSED: Mapping[str, str] = {
     "cpmant": "it puts tokens of its own before a text",
     "inkling_text": "its output layer is not all that makes its logits",

@@ -59,13 +59,21 @@ class Pool:
     vectors: list[NDArray[np.float32]] = field(default_factory=list)  # one array (n, d), filled by the pass
 
 
-def run_forward(
-    lm: LanguageModel, jobs: Sequence[ForwardRow], *, pool: Pool | None, nll: F64 | None, batch_size: int,
-    advance: Advance | None = None,
-) -> None:  # fmt: skip
-    """Run the model over all jobs; fills `pool.vectors` and `nll` in place."""
+@dataclass(frozen=True, slots=True, eq=False)
+class ForwardRequest:
+    """Sequences that a model reads, and what the pass fills."""
+
+    rows: Sequence[ForwardRow]
+    batch_size: int
+    pool: Pool | None = None  # gets vectors
+    nll: F64 | None = None  # gets -log p of the scored tokens in nats, under the full softmax; two columns: and ranks
+
+
+def run_forward(lm: LanguageModel, request: ForwardRequest, advance: Advance | None = None) -> None:
+    """Run the model over all rows; fills `pool.vectors` and `nll` in place."""
     import torch
 
+    jobs, pool, nll = request.rows, request.pool, request.nll
     causal = pool is None or pool.causal
     if nll is not None:
         check_output_layer(lm)
@@ -86,7 +94,7 @@ def run_forward(
             _score(lm, states[0], batch, nll)
 
     with torch.inference_mode():
-        run_in_batches(lengths, batch_size, step, advance, most_tokens=most_tokens)
+        run_in_batches(lengths, request.batch_size, step, advance, most_tokens)
 
 
 def is_batch_invariant(lm: LanguageModel) -> bool:

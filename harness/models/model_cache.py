@@ -5,6 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 from openended.harness.core import Json, Runtime, canonicalize, digest, show_progress
@@ -26,10 +27,8 @@ class ModelCache:
 
     def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:
         """Return a model, loading it if needed; the least recently used model is freed above `keep_models`."""
-        backend: Backend = self._load(
-            _identify(spec, runtime), spec.title, runtime,
-            lambda device: spec.load(device=device, device_map=runtime.device_map),
-        )  # fmt: skip
+        load = partial(spec.load, device_map=runtime.device_map)
+        backend: Backend = self._load(_identify(spec, runtime), spec.title, runtime, load)
         return backend
 
     @contextmanager
@@ -51,9 +50,9 @@ class ModelCache:
         """Return an embedder, loading it if needed; a causal embedder and a scorer of the same model share weights."""
         if spec.traits.kind == "causal":
             return self.model(spec.model_spec(), runtime)
-        return self._load(spec.identity(), spec.title, runtime, lambda d: load_embedder(spec, device=d))
+        return self._load(spec.identity(), spec.title, runtime, partial(load_embedder, spec))
 
-    def _load(self, identity: Json, title: str, runtime: Runtime, load: Callable[[str], Any]) -> Any:  # noqa: ANN401
+    def _load(self, identity: Json, title: str, runtime: Runtime, load: Callable[..., Any]) -> Any:  # noqa: ANN401
         device = pick_device(runtime.device)
         key = digest([identity, device])
         if key in self._models:
@@ -67,7 +66,7 @@ class ModelCache:
             torch.set_num_threads(runtime.threads)
         start = time.monotonic()
         with show_progress(f"loading {title}", enabled=runtime.progress):
-            self._models[key] = load(device)
+            self._models[key] = load(device=device)
         self.loads.append(title)
         log.info("loaded     %-34s on %s in %.1f s", title, device, time.monotonic() - start)
         return self._models[key]

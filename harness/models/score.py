@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from openended.harness.core import F64, I64, Advance, DataError, Ragged, SpecError
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.failures import check_finite
-from openended.harness.models.forward import ForwardRow, Integers, Pool, as_ids
+from openended.harness.models.forward import ForwardRequest, ForwardRow, Integers, Pool, as_ids
 from openended.harness.models.requests import EmbeddingRequest, GradientRequest, ScoringRequest, TextVectors
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def compute_token_nll(lm: Backend, request: ScoringRequest, advance: Advance | N
         Float64 rows, one value per scored token; with `request.ranks` of shape (tokens, 2): loss and rank.
     """
     jobs, out = plan_scoring(lm, request)
-    lm.forward(jobs, pool=None, nll=out.values, batch_size=request.batch_size, advance=advance)
+    lm.forward(ForwardRequest(jobs, request.batch_size, nll=out.values), advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return out
 
@@ -58,7 +58,7 @@ def embed_and_score(
     lengths = join_rows(request.prompts, request.continuations, lm.tokenizer.find_prefix).lengths
     jobs, out = plan_scoring(lm, request)
     pool = make_pool(spec, limit or int(lengths.max(initial=1)), len(lengths))
-    lm.forward(jobs, pool=pool, nll=out.values, batch_size=request.batch_size, advance=advance)
+    lm.forward(ForwardRequest(jobs, request.batch_size, pool, out.values), advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return collect_vectors(lm.spec.title, pool, lengths, limit), out
 
@@ -137,7 +137,7 @@ def embed_rows(lm: Backend, request: EmbeddingRequest, advance: Advance | None =
     cut = (row[: room + special] if len(row) else np.array([lm.tokenizer.start_id]) for row in rows)
     jobs = [ForwardRow(i, ids, len(ids)) for i, ids in enumerate(cut)]
     pool = make_pool(spec, most, len(lengths))
-    lm.forward(jobs, pool=pool, nll=None, batch_size=request.batch_size, advance=advance)
+    lm.forward(ForwardRequest(jobs, request.batch_size, pool), advance)
     return collect_vectors(lm.spec.title, pool, lengths, limit)
 
 

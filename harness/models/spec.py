@@ -31,10 +31,8 @@ BUNDLED = "bundled:"
 GGUF = ".gguf"
 _NO_HUB = "not in the local cache and the hub is off or out of reach"
 _POSITIONS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_length", "seq_length")
-_FIELDS: dict[str, tuple[type, str]] = {
-    "architectures": (list, "a list"), "auto_map": (dict, "an object"), "model_type": (str, "a text"),
-    "quantization_config": (dict, "an object"), "text_config": (dict, "an object"),
-}  # fmt: skip
+_FIELDS: dict[str, tuple[type, str]] = {"architectures": (list, "a list"), "model_type": (str, "a text")}
+_FIELDS |= dict.fromkeys(("auto_map", "quantization_config", "text_config"), (dict, "an object"))
 """Field of config.json that is read → its type."""
 _CHANGING_ROPE = ("longrope", "su", "dynamic")
 _COMMIT = re.compile(r"[0-9a-f]{40}")

@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 # Buffers that old checkpoints carry and no model reads from them.
 _BUFFERS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".inv_freq", "position_ids")
 _SHOWN = 3
+NameTest = Callable[[str], bool]
 Module = Any  # a model, a class of models or an output of transformers
 
 
-def check_weights(title: str, info: Mapping[str, Any], *, unused: Callable[[str], bool] = lambda _: False) -> None:
+def check_weights(title: str, info: Mapping[str, Any], unused: NameTest | None = None) -> None:
     """Refuse weights that transformers would have initialized at random or skipped, but `unused` names."""
-    missing = [k for k in info["missing_keys"] if not unused(k)]
-    other = [k for k in info["unexpected_keys"] if not k.endswith(_BUFFERS) and not unused(k)]
+    missing, other = (
+        [k for k in info[f"{kind}_keys"] if not (unused and unused(k))] for kind in ("missing", "unexpected")
+    )
+    other = [name for name in other if not name.endswith(_BUFFERS)]
     wrong = [
         f"{k} ({'x'.join(map(str, has))} for {'x'.join(map(str, wants))})" for k, has, wants in info["mismatched_keys"]
     ]
@@ -46,9 +49,8 @@ def check_weights(title: str, info: Mapping[str, Any], *, unused: Callable[[str]
 
 
 def read_weights(
-    loader: Module, spec: ModelSpec, who: str, *, what: str = "", unused: Callable[[str], bool] = lambda _: False,
-    **options: object,
-) -> Module:  # fmt: skip
+    loader: Module, spec: ModelSpec, who: str, *, what: str = "", unused: NameTest | None = None, **options: object
+) -> Module:
     """Read the weights of a model, all of them and no others; `who` and `what` begin and end the line of a failure."""
     import torch
     from transformers.utils import logging
@@ -57,19 +59,18 @@ def read_weights(
     check_quantization(spec)
     if spec.is_gguf:
         options["gguf_file"] = GGUF_WEIGHTS
+    options = {"trust_remote_code": False, "revision": revision, "dtype": getattr(torch, spec.dtype)} | options
+    options |= {"use_safetensors": True, "ignore_mismatched_sizes": True, "output_loading_info": True}
     verbosity = logging.get_verbosity()
     logging.set_verbosity(logging.CRITICAL)  # hides the report about weights that do not fit, which are refused below
     logging.disable_progress_bar()
     try:
-        model, info = loader.from_pretrained(
-            source, revision=revision, dtype=getattr(torch, spec.dtype), use_safetensors=True,
-            ignore_mismatched_sizes=True, output_loading_info=True, **{"trust_remote_code": False} | options,
-        )  # fmt: skip
+        model, info = loader.from_pretrained(source, **options)
     except Exception as err:
         raise DataError(f"{who} {spec.path}: cannot be loaded{what} ({shorten_error(err)})") from err
     finally:
         logging.set_verbosity(verbosity)
-    check_weights(spec.title, info, unused=unused)
+    check_weights(spec.title, info, unused)
     return model
 
 
@@ -111,9 +112,7 @@ def gather_outputs(model: Module) -> torch.device:
     return device
 
 
-_HEADS = (
-    "cls.", "lm_head.", "classifier.", "pre_classifier.", "predictions.", "generator_", "head.", "decoder.", "score.",
-)  # fmt: skip
+_HEADS = tuple("cls. lm_head. classifier. pre_classifier. predictions. generator_ head. decoder. score.".split())
 
 
 def is_output_layer(name: str) -> bool:
@@ -171,11 +170,9 @@ def wrap_model(model: Module, spec: ModelSpec, device: torch.device) -> Language
     tokenizer = load_tokenizer(spec)
     rows = int(model.get_input_embeddings().weight.shape[0])
     check_ids(spec.path, tokenizer.vocabulary(), rows, tokenizer.eos_ids)
-    return LanguageModel(
-        model=model, tokenizer=tokenizer, device=device, dtype=getattr(torch, spec.dtype),
-        eos_ids=find_eos_ids(spec, tokenizer), context_length=spec.context_length(), spec=spec,
-        vocab_size=int((model.get_output_embeddings() or model.get_input_embeddings()).weight.shape[0]),
-    )  # fmt: skip
+    vocab_size = int((model.get_output_embeddings() or model.get_input_embeddings()).weight.shape[0])
+    eos_ids, context_length, dtype = find_eos_ids(spec, tokenizer), spec.context_length(), getattr(torch, spec.dtype)
+    return LanguageModel(model, tokenizer, device, dtype, eos_ids, vocab_size, context_length, spec)
 
 
 def _read_causal_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Module:
@@ -236,10 +233,8 @@ def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Module:
     except ImportError as err:
         raise ExtraNotInstalled("sentence-transformers", "embedders") from err
     try:
-        encoder = SentenceTransformer(
-            spec.path, revision=spec.revision, device=device, trust_remote_code=False,
-            model_kwargs={"use_safetensors": True},
-        )  # fmt: skip
+        options: dict[str, Any] = {"trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
+        encoder = SentenceTransformer(spec.path, revision=spec.revision, device=device, **options)
     except Exception as err:
         raise DataError(f"embedder {spec.path}: cannot be loaded ({shorten_error(err)})") from err
     if spec.max_length is not None:

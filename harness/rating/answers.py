@@ -154,10 +154,8 @@ def _read_study_id(path: Path) -> str:
     return str(content.get("study", "")) if isinstance(content, dict) else ""
 
 
-PAIRS = (
-    "item", "system_a", "system_b", "outcome", "criterion", "rater", "seconds", "strength", "texts_id_a", "texts_id_b",
-)  # fmt: skip
-RATINGS = ("example_id", "system", "rating", "criterion", "rater", "seconds", "texts_id")
+PAIRS = tuple("item system_a system_b outcome criterion rater seconds strength texts_id_a texts_id_b".split())
+RATINGS = tuple("example_id system rating criterion rater seconds texts_id".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,12 +296,11 @@ def tabulate_answers(gathered: StudyAnswers) -> pd.DataFrame:
         sides, number = tuple(sorted(task.sides)), item.choices[question]
         turn = 1.0 if sides == task.sides else -1.0
         control = key.control(task) if task.is_control else None
-        is_checked = control is not None and control.criterion == question
-        rows.append({
-            "rater": sheet.rater, "task": f"{sheet.rater}/{item.task}", "question": question, "choice": number,
-            "outcome": answer.outcome, "unit": "\0".join((task.example, *sides)), "seconds": item.seconds,
-            "level": turn * float(steps[number - 1]) if answer.rating is None else answer.rating,
-            "is_control": control is not None,
-            "passed": float(control.accepts(answer)) if control is not None and is_checked else math.nan,
-        })  # fmt: skip
+        row = {"rater": sheet.rater, "task": f"{sheet.rater}/{item.task}", "question": question, "choice": number}
+        row |= {"outcome": answer.outcome, "unit": "\0".join((task.example, *sides)), "seconds": item.seconds}
+        row["level"] = turn * float(steps[number - 1]) if answer.rating is None else answer.rating
+        row |= {"is_control": control is not None, "passed": math.nan}
+        if control is not None and control.criterion == question:
+            row["passed"] = float(control.accepts(answer))
+        rows.append(row)
     return pd.DataFrame(rows)

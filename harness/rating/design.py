@@ -131,10 +131,8 @@ def select_usable_texts(
         cut_texts = {p: texts_by_player[p][example] for p in players}
         if protocol.cut_words is not None:
             cut_texts = {p: core.take_first_words(text, protocol.cut_words, by_chars) for p, text in cut_texts.items()}
-        usable = {
-            player: text for player, text in cut_texts.items()
-            if len(text.split()) >= protocol.min_words and (player, example) not in too_short
-        }  # fmt: skip
+        long_texts = {player: text for player, text in cut_texts.items() if len(text.split()) >= protocol.min_words}
+        usable = {player: text for player, text in long_texts.items() if (player, example) not in too_short}
         short += len(cut_texts) - len(usable)
         if len(usable) == len(players) or (protocol.kind == "pairs" and len(usable) >= 2):
             texts[example] = usable

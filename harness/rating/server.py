@@ -134,11 +134,10 @@ async def _store_answer(request: Request, pool: ItemPool, rater: str) -> Respons
 def serve_study(key: StudyKey, folder: Path, *, host: str, port: int, raters: int | None) -> None:
     """Serve a study until the process is interrupted."""
     pool = ItemPool(folder / ANSWERS, key)
-    config = uvicorn.Config(
-        make_app(pool, host), host=host, port=port, access_log=False, log_level="warning", server_header=False,
-        timeout_keep_alive=30, timeout_graceful_shutdown=5,
-        lifespan="off",  # the application has none, and Ctrl-C while it starts would print a traceback
-    )  # fmt: skip
+    options: dict[str, Any] = {"access_log": False, "log_level": "warning", "server_header": False}
+    options |= {"timeout_keep_alive": 30, "timeout_graceful_shutdown": 5}
+    # The application has no lifespan, and Ctrl-C while it starts would print a traceback.
+    config = uvicorn.Config(make_app(pool, host), host=host, port=port, lifespan="off", **options)
     try:
         sock = config.bind_socket()
     except SystemExit as err:

@@ -45,14 +45,10 @@ def _read_form_file(name: str) -> str:
 def render_form(key: StudyKey, sheet: str, items: Sequence[Mapping[str, Any]] | None) -> str:
     """Return the page of a sheet."""
     protocol = key.protocol
-    study_data = {
-        "form": FORM_VERSION, "study": key.study, "sheet": sheet,
-        "title": protocol.title, "guidelines": protocol.guidelines, "examples": protocol.examples,
-        "prompt": protocol.prompt, "prompt_label": protocol.prompt_label,
-        "text": protocol.text, "text_label": protocol.text_label, "questions": dict(protocol.questions),
-        "answers": [{"say": a.say, "more": a.more, "tie": a.outcome == "tie"} for a in protocol.choices],
-        "most_ties": protocol.most_ties, "items": items,
-    }  # fmt: skip
+    names = ("title", "guidelines", "examples", "prompt", "prompt_label", "text", "text_label", "most_ties")
+    study_data = {name: getattr(protocol, name) for name in names} | {"questions": dict(protocol.questions)}
+    study_data |= {"form": FORM_VERSION, "study": key.study, "sheet": sheet, "items": items}
+    study_data["answers"] = [{"say": a.say, "more": a.more, "tie": a.outcome == "tie"} for a in protocol.choices]
     data = json.dumps(study_data, ensure_ascii=True)
     for sign in "<>&":  # they occur in JSON strings alone; escaped, no text can close the script element
         data = data.replace(sign, rf"\u{ord(sign):04x}")
@@ -121,10 +117,8 @@ class RaterModel:
             rng = make_random_stream(self.seed, "seconds", sheet, task.example, *task.sides)
             seconds = 60.0 * math.exp(rng.normal(0.0, 0.4))
             rows.append({"id": name, "answers": self.answer(key, sheet, task), "ms": round(1000 * seconds)})
-        return {
-            "form": FORM_VERSION, "study": key.study, "sheet": sheet, "started": key.created, "saved": key.created,
-            "complete": True, "simulated": True, "answers": rows,
-        }  # fmt: skip
+        saved = {"form": FORM_VERSION, "study": key.study, "sheet": sheet, "started": key.created}
+        return {**saved, "saved": key.created, "complete": True, "simulated": True, "answers": rows}
 
 
 def fill_all_sheets(key: StudyKey, folder: Path, *, strengths: Mapping[str, float] | None = None, seed: int = 0) -> int:
@@ -213,27 +207,25 @@ def write_datasheet(study: Study) -> Iterator[str]:
     key, p = study.key, study.key.protocol
     m, rated = key.material, [task for task in key.tasks if not task.is_control]
     rated_by = Counter(player for task in rated for player in task.sides)
-    limits = {"cut_words": p.cut_words, "min_words": p.min_words, "shortest_tokens": p.shortest_tokens,
-              "longest_tokens": p.longest_tokens}  # fmt: skip
+    limits = {name: getattr(p, name) for name in ("cut_words", "min_words", "shortest_tokens", "longest_tokens")}
     by_hour = f" ({p.hourly_pay:g} per hour)" if p.item_pay is None and p.hourly_pay is not None else ""
     pay = "…" if p.pay is None else f"{p.pay:.2f} per item{by_hour}"
     unit = "pair of texts of one prompt" if p.kind == "pairs" else "text"
-    sections = {
-        "Outputs evaluated": [f"{len(rated):,} items, each a {unit}, of {len(m.players)} systems",
-                              *(f"{player}: in {rated_by[player]:,} items" for player in m.players)],
-        "Prompts": [f"{len(m.texts):,} to draw from, {len({task.example for task in rated}):,} used", *m.remarks,
-                    *(f"{name}: {value}" for name, value in limits.items() if value is not None)],
-        "Evaluators": [f"{len(key.sheets)} sheets, one per evaluator; {p.raters} evaluators of each item",
-                       f"selection: {p.selection or '…'}", f"pay: {pay}; {p.seconds_an_item:g} seconds per item"],
-        "Training and instructions": [*p.guidelines, f"{len(p.examples)} worked examples"],
-        "Quality control": [f"{len(key.controls)} control items, up to {p.controls_a_sheet} on a sheet",
-                            *([f"answers under {p.min_seconds:g} seconds are left out"]
-                              if p.min_seconds and p.kind == "pairs" else []),
-                            *(f"left out in the published study: {exclusion}" for exclusion in p.exclusions)],
-        "Quality criteria": [f"{name}: {question}" for name, question in p.questions.items()],
-        "Answers": [f"{answer.say} {answer.more}".strip() for answer in p.choices],
-        "Source of the wording": [p.source or "…"],
-    }  # fmt: skip
+    outputs = [f"{len(rated):,} items, each a {unit}, of {len(m.players)} systems"]
+    outputs += [f"{player}: in {rated_by[player]:,} items" for player in m.players]
+    prompts = [f"{len(m.texts):,} to draw from, {len({task.example for task in rated}):,} used", *m.remarks]
+    prompts += [f"{name}: {value}" for name, value in limits.items() if value is not None]
+    evaluators = [f"{len(key.sheets)} sheets, one per evaluator; {p.raters} evaluators of each item"]
+    evaluators += [f"selection: {p.selection or '…'}", f"pay: {pay}; {p.seconds_an_item:g} seconds per item"]
+    control = [f"{len(key.controls)} control items, up to {p.controls_a_sheet} on a sheet"]
+    control += [f"answers under {p.min_seconds:g} seconds are left out"] * bool(p.min_seconds and p.kind == "pairs")
+    control += [f"left out in the published study: {exclusion}" for exclusion in p.exclusions]
+    sections = {"Outputs evaluated": outputs, "Prompts": prompts, "Evaluators": evaluators}
+    sections["Training and instructions"] = [*p.guidelines, f"{len(p.examples)} worked examples"]
+    sections["Quality control"] = control
+    sections["Quality criteria"] = [f"{name}: {question}" for name, question in p.questions.items()]
+    sections["Answers"] = [f"{answer.say} {answer.more}".strip() for answer in p.choices]
+    sections["Source of the wording"] = [p.source or "…"]
     yield f"# Datasheet of the human study {key.study}: {p.label}"
     for title, lines in sections.items():
         yield from ("", f"## {title}", "", *(f"- {line}" for line in lines))
@@ -251,11 +243,9 @@ def make_study(
     if people is not None:
         protocol = replace(protocol, items_a_sheet=max(map(len, sheets)))
     wide, tasks = len(str(len(sheets))), tuple(itertools.chain.from_iterable(sheets))
-    key = StudyKey(
-        study=secrets.token_hex(6), secret=secret.hex(), created=datetime.now(UTC).isoformat(timespec="seconds"),
-        protocol=protocol, material=material, tasks=tasks, controls=tuple(controls),
-        sheets={f"rater-{i:0{wide}d}": tuple(t.id for t in s) for i, s in enumerate(sheets, 1)},
-    )  # fmt: skip
+    item_ids = {f"rater-{i:0{wide}d}": tuple(t.id for t in s) for i, s in enumerate(sheets, 1)}
+    study, created = secrets.token_hex(6), datetime.now(UTC).isoformat(timespec="seconds")
+    key = StudyKey(study, secret.hex(), created, protocol, material, tasks, item_ids, tuple(controls))
     forecast = _forecast_abilities if protocol.kind == "pairs" else _simulate_typicality
     return Study(key, forecast(protocol, tasks))
 
@@ -309,10 +299,8 @@ def _simulate_typicality(protocol: StudyProtocol, tasks: Sequence[RatingTask]) -
             seen = typicality[:, None] + rng.normal(0, raters.noise, (n, protocol.raters))
             ratings.append(levels[np.abs(seen[..., None] - levels).argmin(axis=-1)].mean(axis=1))
             logp.append(np.minimum(rng.normal(*_LOGP[is_model], n), -0.5))
-        result = huse(
-            judgments=np.concatenate(ratings), log_probs=np.concatenate(logp), lengths=np.ones(2 * n),
-            is_model=np.arange(2 * n) >= n, k=k,
-        )  # fmt: skip
+        rated, log_probs, marks = np.concatenate(ratings), np.concatenate(logp), np.arange(2 * n) >= n
+        result = huse(judgments=rated, log_probs=log_probs, lengths=np.ones(2 * n), is_model=marks, k=k)
         values.append(result.huse)
     assumed = f"two sides {2 * raters.strengths[HUMAN]:.1f} steps apart, sd {raters.text_spread:g} over texts"
     width = 2 * Z95 * float(np.std(values, ddof=1))

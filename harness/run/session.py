@@ -76,7 +76,7 @@ class Session(models.ModelCache):
         workers = self._workers[1]
         title = f"{spec.title} by {workers.count} workers"
         backend: models.Backend = self._load(
-            [spec.identity(), "ray"], title, runtime, lambda _: ray.load_ray_backend(workers, spec)
+            [spec.identity(), "ray"], title, runtime, lambda **_: ray.load_ray_backend(workers, spec)
         )
         return backend
 

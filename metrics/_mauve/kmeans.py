@@ -51,10 +51,9 @@ def kmeans(
         return _cluster_by_sklearn(points, k, restarts, max_iter, seed, start)
     import faiss
 
-    clustering = faiss.Kmeans(
-        points.shape[1], k, niter=max_iter, nredo=restarts, seed=seed, min_points_per_centroid=1,
-        max_points_per_centroid=_MAX_POINTS if start is None else len(points), gpu=has_gpu(),
-    )  # fmt: skip
+    most = _MAX_POINTS if start is None else len(points)
+    options = {"min_points_per_centroid": 1, "max_points_per_centroid": most, "gpu": has_gpu()}
+    clustering = faiss.Kmeans(points.shape[1], k, niter=max_iter, nredo=restarts, seed=seed, **options)
     clustering.train(points, init_centroids=start)
     return np.asarray(clustering.centroids, dtype=np.float32)
 
@@ -67,10 +66,8 @@ def _cluster_by_sklearn(points: F32, k: int, restarts: int, max_iter: int, seed:
     if start is None and len(points) > _MAX_POINTS * k:
         chosen = np.random.default_rng(seed).choice(len(points), _MAX_POINTS * k, replace=False)
         points = points[np.sort(chosen)]
-    clustering = KMeans(
-        n_clusters=k, init="random" if start is None else start, n_init=restarts if start is None else 1,
-        max_iter=max_iter, random_state=seed, tol=0.0,
-    )  # fmt: skip
+    init, n_init = ("random", restarts) if start is None else (start, 1)
+    clustering = KMeans(k, init=init, n_init=n_init, max_iter=max_iter, random_state=seed, tol=0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than cells leave cells empty
         clustering.fit(points)

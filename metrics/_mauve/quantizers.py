@@ -7,7 +7,7 @@ Another one is a function of type `Cluster` and its `Quantizer` in `QUANTIZERS`.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -79,15 +79,25 @@ QUANTIZERS: Mapping[QuantizerName, Quantizer] = {
 }
 
 
-def fit_quantizer(
-    fit: Sequence[Floats], *, quantizer: QuantizerName, num_buckets: Buckets, explained_variance: float, restarts: int,
-    max_iter: int, unit_norm: UnitNorm = "before_pca", training: Training = "fast", pca_max_data: int | None = None,
-) -> tuple[Callable[[int], Assign], int]:  # fmt: skip
+class FitOptions(NamedTuple):
+    """How a quantizer is fitted."""
+
+    quantizer: QuantizerName
+    num_buckets: Buckets  # auto: by the smallest side
+    explained_variance: float
+    restarts: int
+    max_iter: int
+    unit_norm: UnitNorm = "before_pca"  # when rows are scaled to unit L2 norm, if at all
+    training: Training = "fast"
+    pca_max_data: int | None = None  # random rows that PCA is fitted on, if fewer
+
+
+def fit_quantizer(fit: Sequence[Floats], options: FitOptions) -> tuple[Callable[[int], Assign], int]:
     """Fit a quantizer on checked sides; return the function from a seed to cells, and the number of cells.
 
-    The order of the sides feeds the seeding of k-means. `num_buckets=auto` follows the smallest side. `unit_norm` moves
-    the scaling of quantizers that scale rows to unit L2 norm. PCA is fitted on `pca_max_data` random rows, if fewer.
+    The order of the sides feeds the seeding of k-means.
     """
+    quantizer, num_buckets, training = options.quantizer, options.num_buckets, options.training
     kind, n = QUANTIZERS[quantizer], n_rows(fit)
     if num_buckets == "auto":
         buckets = kind.auto or min(max(2, round(min(len(side) for side in fit) / 10)), _MOST_BUCKETS)
@@ -104,14 +114,15 @@ def fit_quantizer(
         raise UndefinedMetric(f"{codes} codes per level need as many texts to be fitted on, got {n}")
     points: Any
     project: Callable[[Floats], Any]
-    scales_last = kind.rows == "l2" and unit_norm == "after_pca"
+    scales_last = kind.rows == "l2" and options.unit_norm == "after_pca"
     if kind.rows is None or scales_last:
         check_range(human=fit[-1], model=fit[0])
     if kind.rows is None:
         points, project = fit, lambda side: [side]
     else:
         rows: Rows = "none" if scales_last else kind.rows
-        projection = fit_pca(_draw_rows(fit, pca_max_data), share=explained_variance, rows=rows, whiten=kind.whiten)
+        sample = _draw_rows(fit, options.pca_max_data)
+        projection = fit_pca(sample, share=options.explained_variance, rows=rows, whiten=kind.whiten)
 
         def project_sides(sides: Sequence[Floats]) -> F32:
             projected = projection.apply(sides)
@@ -126,8 +137,8 @@ def fit_quantizer(
         # Products of several threads differ in their last bits from those of one, and a training that goes on for
         # thousands of steps, or a row between two cells, turns last bits into other cells.
         with threadpool_limits(limits=1) if kind.auto else nullcontext():
-            options = {"restarts": restarts, "max_iter": max_iter, "seed": seed, "training": training}
-            find_cells = kind.cluster(points, cells=buckets, **options)
+            chosen = {"restarts": options.restarts, "max_iter": options.max_iter, "seed": seed, "training": training}
+            find_cells = kind.cluster(points, cells=buckets, **chosen)
             parts = np.split(find_cells(points), ends)
 
         def assign(sides: Sequence[Floats]) -> list[I64]:

@@ -18,8 +18,8 @@ Source: Liu et al. 2021, "Divergence frontiers for generative models", Definitio
 smoothing; Krichevsky and Trofimov 1981; Braess and Sauer 2004; Orlitsky and Suresh 2015, section 1.3.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,19 +31,14 @@ Smoothing = Literal["none", "kt", "laplace", "braess_sauer", "good_turing"]
 
 _EDGE = 1e-6  # mauve-text: the mixture weights stay this far from 0 and 1
 _ANGLE_EDGE = 1e-10  # Sajjadi et al. 2018: the angles stay this far from 0 and pi / 2
-_ANGLES = 1001  # of the precision-recall curve behind F8 and F1/8, as in openended.metrics.precision_recall_curve
+ANGLES = 1001  # of the precision-recall curve behind F8 and F1/8, as in openended.metrics.precision_recall_curve
 HALF_ANGLES = 101  # of that curve of halves: a tenth of the value's, enough for a standard error
 _CELLS_AT_ONCE = 1 << 15  # of histograms at several angles: they fit into the processor's cache
 Value = Any  # a number, or one a row
-Option = Any  # of `mauve_of_histograms`
-
-
 RANGES = {"js": (0.0, float(np.log(2.0)))}
-TITLES = {
-    "mauve": "MAUVE", "mid_point": "Mid-point", "frontier_integral": "FI", "js": "JS", "type_1@0.5": "Type I",
-    "type_2@0.5": "Type II",
-}  # fmt: skip
-DIRECTIONS: Mapping[str, Literal["lower"]] = dict.fromkeys(("frontier_integral", "js", "type_*"), "lower")
+TITLES = {"mauve": "MAUVE", "mid_point": "Mid-point", "frontier_integral": "FI", "js": "JS"}
+TITLES |= {"type_1@0.5": "Type I", "type_2@0.5": "Type II"}
+DIRECTIONS: dict[str, Literal["lower"]] = dict.fromkeys(("frontier_integral", "js", "type_*"), "lower")
 
 
 def find_error_bounds(key: str) -> tuple[float, float] | None:
@@ -95,6 +90,25 @@ def smooth(hist: F64, n: float, rule: Smoothing = "kt", part: Value = 1.0) -> F6
     return np.asarray(weights / weights.sum())
 
 
+class CellShares(NamedTuple):
+    """The histogram of one side."""
+
+    shares: F64
+    texts: float  # number of texts of the side
+    part: Value = 1.0  # share of them that the histogram is of
+
+    def smooth(self, rule: Smoothing = "kt") -> F64:
+        return smooth(self.shares, self.texts, rule, self.part)
+
+
+class CurveRule(NamedTuple):
+    """How a divergence curve is drawn: c, the spacing of the mixture weights, and how many there are."""
+
+    scaling_factor: float = 5.0
+    curve: Curve = "uniform"
+    curve_points: int = 25
+
+
 def kl_divergence(p: F64, q: F64) -> Value:
     """Return KL(p || q) in nats; infinite where q is 0 and p is not."""
     if p.ndim == 1:
@@ -131,12 +145,12 @@ def mixture_weights(points: int, curve: Curve) -> F64:
     return np.cos(np.linspace(_EDGE, np.pi / 2 - _EDGE, points))[::-1]
 
 
-def divergence_curve(p: F64, q: F64, *, scaling_factor: float, curve_points: int, curve: Curve) -> F64:
+def divergence_curve(p: F64, q: F64, rule: CurveRule) -> F64:
     """Return the divergence curve from (1, 0) to (0, 1), shape (curve_points + 2, 2), or one a row.
 
     With r = w p + (1 - w) q, a point is (exp(-c KL(q || r)), exp(-c KL(p || r))).
     """
-    weights = mixture_weights(curve_points, curve)
+    weights, scaling_factor = mixture_weights(rule.curve_points, rule.curve), rule.scaling_factor
     if p.ndim == 1:  # the value itself, with all its digits: a difference of sums loses some near 0
         mixtures = (w * p + (1 - w) * q for w in weights)
         return curve_through([(kl_divergence(q, r), kl_divergence(p, r)) for r in mixtures], scaling_factor)
@@ -195,28 +209,19 @@ def best_f(precision: F64, recall: F64, beta: float) -> Value:
     return np.divide(both, weighed, out=np.zeros_like(both), where=weighed > 0).max(axis=-1)
 
 
-def mauve_of_cells(
-    *, human: I64, model: I64, num_buckets: int, smoothing: Smoothing = "none", seen_only: bool = False, **curve: Option
-) -> dict[str, Any]:
-    """Compute MAUVE from the cell of each text; `seen_only` leaves out the cells that hold no text of either side."""
-    p, q = histogram(human, num_buckets), histogram(model, num_buckets)
+def share_cells(human: I64, model: I64, count: int, *, seen_only: bool = False) -> tuple[CellShares, CellShares]:
+    """Return the histograms of all texts over the cells; `seen_only` leaves out cells without a text of either side."""
+    p, q = histogram(human, count), histogram(model, count)
     if seen_only:
         seen = (p > 0) | (q > 0)
         p, q = p[seen], q[seen]
-    return mauve_of_histograms(p, q, len(human), len(model), smoothing=smoothing, **curve)
+    return CellShares(p, len(human)), CellShares(q, len(model))
 
 
-def mauve_of_histograms(
-    p: F64, q: F64, n_human: float, n_model: float, *, scaling_factor: float = 5.0, curve: Curve = "uniform",
-    curve_points: int = 25, smoothing: Smoothing = "none", parts: tuple[Value, Value] = (1.0, 1.0),
-) -> dict[str, Any]:  # fmt: skip
-    """Compute MAUVE from the histograms of parts of the texts; every field has one value a row if they have rows."""
-    starred = smooth(p, n_human), smooth(q, n_model)
-    smoothed = smooth(p, n_human, smoothing, parts[0]), smooth(q, n_model, smoothing, parts[1])
-    points, star = (
-        divergence_curve(*pair, scaling_factor=scaling_factor, curve_points=curve_points, curve=curve)
-        for pair in (smoothed, starred)
-    )
+def score_shares(human: CellShares, model: CellShares, rule: CurveRule, smoothing: Smoothing) -> dict[str, Any]:
+    """Compute MAUVE from the histograms of both sides; every field has one value a row if they have rows."""
+    starred, smoothed = (human.smooth(), model.smooth()), (human.smooth(smoothing), model.smooth(smoothing))
+    points, star = divergence_curve(*smoothed, rule), divergence_curve(*starred, rule)
     js = js_divergence(*smoothed)
     scores = {
         "mauve": curve_area(points),
@@ -224,31 +229,29 @@ def mauve_of_histograms(
         "frontier_integral": frontier_integral(*smoothed),
         "frontier_integral_star": frontier_integral(*starred),
         "js": js,
-        "mid_point": np.exp(-2 * scaling_factor * js),
+        "mid_point": np.exp(-2 * rule.scaling_factor * js),
     }
+    p, q = human.shares, model.shares
     arrays = {"divergence_curve": points, "human_hist": p, "model_hist": q, "num_buckets": p.shape[-1]}
     return {name: float(value) if p.ndim == 1 else value for name, value in scores.items()} | arrays
 
 
-def histogram_values(
-    scores: Mapping[str, Any], n_human: float, n_model: float, lambdas: Sequence[float], smoothing: Smoothing = "none",
-    *, parts: tuple[Value, Value] = (1.0, 1.0), num_angles: int = _ANGLES,
-) -> dict[str, Any]:  # fmt: skip
+def summarize_shares(
+    human: CellShares, model: CellShares, js: Value, lambdas: Sequence[float], rule: Smoothing, angles: int = ANGLES
+) -> dict[str, Any]:
     """Return every other summary of the same histograms.
 
-    The KL divergences need smoothed histograms to be finite: `kt` where `smoothing` is `none`. The errors at λ are KL
+    The KL divergences need smoothed histograms to be finite: `kt` where the rule is `none`. The errors at λ are KL
     to λ p + (1 - λ) q: type I from the model (text that humans would not write), type II from the human side (text the
     model misses).
     """
-    rule: Smoothing = "kt" if smoothing == "none" else smoothing
-    sides = ((scores["human_hist"], n_human, parts[0]), (scores["model_hist"], n_model, parts[1]))
-    p_star, q_star = (smooth(hist, n, rule, part) for hist, n, part in sides)
-    p, q = (smooth(hist, n, smoothing, part) for hist, n, part in sides)
-    precision, recall = precision_recall(p, q, num_angles)
+    finite: Smoothing = "kt" if rule == "none" else rule
+    p_star, q_star, p, q = (side.smooth(r) for r in (finite, rule) for side in (human, model))
+    precision, recall = precision_recall(p, q, angles)
     values = {
         "kl_human_model": kl_divergence(p_star, q_star),
         "kl_model_human": kl_divergence(q_star, p_star),
-        "js": scores["js"],
+        "js": js,
         "f8": best_f(precision, recall, 8),
         "f1_8": best_f(precision, recall, 1 / 8),
     }
@@ -260,11 +263,10 @@ def histogram_values(
 
 
 def resample_mauve(
-    p: F64, q: F64, n_human: float, n_model: float, *, lambdas: Sequence[float], smoothing: Smoothing = "none",
-    parts: tuple[Value, Value] = (0.5, 0.5), **curve: Option,
-) -> dict[str, F64]:  # fmt: skip
+    human: CellShares, model: CellShares, lambdas: Sequence[float], rule: CurveRule, smoothing: Smoothing
+) -> dict[str, F64]:
     """Return every value of the two functions above for each pair of rows of histograms, of parts of the texts."""
-    scores = mauve_of_histograms(p, q, n_human, n_model, smoothing=smoothing, parts=parts, **curve)
+    scores = score_shares(human, model, rule, smoothing)
     names = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star", "mid_point")
-    others = histogram_values(scores, n_human, n_model, lambdas, smoothing, parts=parts, num_angles=HALF_ANGLES)
+    others = summarize_shares(human, model, scores["js"], lambdas, smoothing, HALF_ANGLES)
     return {name: scores[name] for name in names} | others

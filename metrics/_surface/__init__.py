@@ -32,14 +32,13 @@ MARKERS: dict[str, tuple[str, ...]] = {
     "conclusion": ("overall", "conclusion", "summary", "ultimately", "altogether", "indeed"),
 }
 CLASS_OF = {word: number for number, words in enumerate(MARKERS.values()) for word in words}
-NAMES = (
-    "log_words", "segments", "segment_length", "segment_length_std", "content_rate", "distinct_content",
-    "content_in_two_segments", "longest_chain", "segments_with_repeat", "jaccard", "jaccard_std", "jaccard_min",
-    "jaccard_first_last", "capitalized_rate", "capitalized_recur", "pronoun_rate", "pronouns_per_referent",
-    "pronoun_first", "marker_rate", "marker_entropy", "transition_entropy", "segments_with_marker",
-    "segments_starting_with_marker", "quotes_per_character", "commas_per_word", "colons_per_word",
-    "blank_lines_per_segment", *(f"{name}_rate" for name in MARKERS),
-)  # fmt: skip
+_NAMES = """
+log_words segments segment_length segment_length_std content_rate distinct_content content_in_two_segments longest_chain
+segments_with_repeat jaccard jaccard_std jaccard_min jaccard_first_last capitalized_rate capitalized_recur pronoun_rate
+pronouns_per_referent pronoun_first marker_rate marker_entropy transition_entropy segments_with_marker
+segments_starting_with_marker quotes_per_character commas_per_word colons_per_word blank_lines_per_segment
+"""
+NAMES = (*_NAMES.split(), *(f"{name}_rate" for name in MARKERS))
 _WORD = re.compile(r"[^\W\d_][\w']*|\d+")
 _BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
 _LONG, _PIECE, _MOST = 48, 24, 32
@@ -82,18 +81,17 @@ def _compute_features(text: str) -> list[float]:
     by_class = Counter(m for segment in markers for m in segment)
     # The dominant class of each segment, whose changes between neighbors count.
     dominant = [Counter(segment).most_common(1)[0][0] if segment else -1 for segment in markers]
+    changes = Counter(pairwise(dominant)).values()
+    quotes, blank_lines = sum(text.count(mark) for mark in '"“”'), len(re.findall(r"\n\s*\n", text))
     return [
-        float(np.log1p(n)), float(count), float(lengths.mean()), float(lengths.std()),
+        *(float(np.log1p(n)), float(count), float(lengths.mean()), float(lengths.std())),
         *_measure_cohesion(lower, n),
         *_measure_reference(segments, lower, n),
-        _divide(sum(by_class.values()), n), _compute_entropy(by_class.values()),
-        _compute_entropy(Counter(pairwise(dominant)).values()),
-        _divide(sum(map(bool, markers)), count),
-        _divide(sum(segment[0] in CLASS_OF for segment in lower), count),
-        _divide(sum(text.count(mark) for mark in '"“”'), len(text)), _divide(text.count(","), n),
-        _divide(text.count(";") + text.count(":"), n), _divide(len(re.findall(r"\n\s*\n", text)), count),
-        *(_divide(by_class[number], n) for number in range(len(MARKERS))),
-    ]  # fmt: skip
+        *(_divide(sum(by_class.values()), n), _compute_entropy(by_class.values()), _compute_entropy(changes)),
+        *(_divide(k, count) for k in (sum(map(bool, markers)), sum(segment[0] in CLASS_OF for segment in lower))),
+        *(_divide(quotes, len(text)), _divide(text.count(","), n), _divide(text.count(";") + text.count(":"), n)),
+        *(_divide(blank_lines, count), *(_divide(by_class[number], n) for number in range(len(MARKERS)))),
+    ]
 
 
 def _measure_cohesion(segments: Sequence[Sequence[str]], n: int) -> list[float]:
@@ -107,12 +105,11 @@ def _measure_cohesion(segments: Sequence[Sequence[str]], n: int) -> list[float]:
     for words in sets:
         repeats += bool(words & seen)
         seen |= words
-    return [
-        _divide(total, n), _divide(len(counts), total), _divide(sum(c > 1 for c in counts.values()), len(counts)),
-        _divide(max(counts.values(), default=0), len(segments)), _divide(repeats, len(segments)),
-        float(jaccard.mean()), float(jaccard.std()), float(jaccard.min()),
-        _compute_jaccard(sets[0], sets[-1]) if len(sets) > 1 else 0.0,
-    ]  # fmt: skip
+    in_two = _divide(sum(c > 1 for c in counts.values()), len(counts))
+    chains = (_divide(count, len(segments)) for count in (max(counts.values(), default=0), repeats))
+    overlap = (float(jaccard.mean()), float(jaccard.std()), float(jaccard.min()))
+    first_last = _compute_jaccard(sets[0], sets[-1]) if len(sets) > 1 else 0.0
+    return [_divide(total, n), _divide(len(counts), total), in_two, *chains, *overlap, first_last]
 
 
 def _compute_jaccard(a: set[str], b: set[str]) -> float:
@@ -125,7 +122,6 @@ def _measure_reference(segments: Sequence[Sequence[str]], lower: Sequence[Sequen
     content = {word for segment in lower for word in segment if _is_content(word)}
     # Segments in which a pronoun comes before any content word.
     first = sum(next((w in PRONOUNS for w in words if w in PRONOUNS or _is_content(w)), False) for words in lower)
-    return [
-        _divide(sum(capitalized.values()), n), _divide(sum(c > 1 for c in capitalized.values()), len(capitalized)),
-        _divide(pronouns, n), _divide(pronouns, len(content) + len(capitalized)), _divide(first, len(segments)),
-    ]  # fmt: skip
+    recurring, referents = sum(c > 1 for c in capitalized.values()), len(content) + len(capitalized)
+    shares = [(capitalized.total(), n), (recurring, len(capitalized)), (pronouns, n), (pronouns, referents)]
+    return [_divide(part, whole) for part, whole in (*shares, (first, len(segments)))]

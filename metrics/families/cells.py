@@ -171,11 +171,9 @@ class Quantized(TwoSample):
         for system, cells in zip(systems, self._cluster(cluster, count, rows, JOINT_CLUSTERINGS), strict=True):
             yield [(Features(human, system), cells)]
 
-    def fit(self, sides: Sequence[Floats], **others: Any) -> Clusterer:  # noqa: ANN401
-        names = ("quantizer", "num_buckets", "explained_variance", "restarts", "max_iter", "unit_norm", "training",
-                 "pca_max_data")  # fmt: skip
-        options: dict[str, Any] = {name: getattr(self, name) for name in names} | others
-        return quantizers.fit_quantizer(sides, **options)
+    def fit(self, sides: Sequence[Floats], **others: int) -> Clusterer:
+        options = (others.get(name, getattr(self, name)) for name in quantizers.FitOptions._fields)
+        return quantizers.fit_quantizer(sides, quantizers.FitOptions(*options))
 
 
 def _fit_grid(human: Side, metric: Quantized, *systems: Side) -> Clusterer:

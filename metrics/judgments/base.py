@@ -17,6 +17,7 @@ import numpy as np
 from openended.harness import core
 from openended.harness.core import F64, SIMULATED, DataError, Features
 
+Renamed = Mapping[str, str] | None  # our name of a column → the file's, where it is none of the usual ones
 Empty = Literal["refuse", "skip"]  # what to do about a row without a rating or an outcome
 
 _COMMA = re.compile(r"[+-]?\d+,\d+")
@@ -77,12 +78,12 @@ def check_judgments_file(path: Path) -> None:
         raise DataError(f"judgments: no such file: {path}")
 
 
-def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[list[str], list[FileRow]]:
+def read_rows(path: Path, renamed: Renamed = None) -> tuple[list[str], list[FileRow]]:
     """Read the rows of a file of judgments.
 
     Args:
         path: A .csv, .tsv or .jsonl file, which may be compressed (.gz).
-        renamed: Our name of a column to the file's, where it is none of the usual ones.
+        renamed: Our names of columns to the file's.
 
     Returns:
         The names of the columns in their order, and the rows with their lines; renamed columns have our names.

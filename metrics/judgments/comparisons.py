@@ -131,9 +131,8 @@ def accepts_comparisons(columns: Sequence[str], rows: Sequence[base.FileRow]) ->
 
 @check_arguments
 def read_comparisons(
-    path: str | Path, *, renamed: Mapping[str, str] | None = None, empty: base.Empty = "refuse",
-    human: Collection[str] = (),
-) -> ComparisonFile:  # fmt: skip
+    path: str | Path, *, renamed: base.Renamed = None, empty: base.Empty = "refuse", human: Collection[str] = ()
+) -> ComparisonFile:
     """Read comparisons, counts or a matrix of wins from a CSV or JSON-lines file.
 
     Args:
@@ -152,6 +151,10 @@ def read_comparisons(
     path = Path(path)
     columns, rows = base.read_rows(path, renamed)
     rows = base.select_kind(columns, rows, "system_a", "system")
+
+    def name_player(name: str) -> str:
+        return HUMAN if name in human else name
+
     if _is_matrix(columns, rows):
         matrix = np.zeros((len(rows), len(rows)))
         for i, row in enumerate(rows):
@@ -160,8 +163,7 @@ def read_comparisons(
                 if i != j and not matrix[i, j] >= 0:
                     raise DataError(f"{row.where}: column {name!r}: expected a count of wins, got {row.cells[name]!r}")
         np.fill_diagonal(matrix, 0.0)  # a player does not meet itself: the cell is empty or zero
-        names = tuple(HUMAN if name in human else name for name in columns[1:])
-        return ComparisonFile(base.format_source(path), (), names, matrix=matrix)
+        return ComparisonFile(base.format_source(path), (), tuple(map(name_player, columns[1:])), matrix=matrix)
     column_of = _map_columns(columns)
     if _detect_layout(column_of) is None:
         for name in ("system_a", "system_b", "outcome"):
@@ -170,11 +172,8 @@ def read_comparisons(
     first_lines: dict[tuple[str, ...], str] = {}
     skipped = 0
     for number, row in enumerate(rows):
-        parsed = [
-            replace(c, system_a=HUMAN if c.system_a in human else c.system_a,
-                    system_b=HUMAN if c.system_b in human else c.system_b)
-            for c in _parse_row(row, column_of, number)
-        ]  # fmt: skip
+        read = _parse_row(row, column_of, number)
+        parsed = [replace(c, system_a=name_player(c.system_a), system_b=name_player(c.system_b)) for c in read]
         if not parsed and empty == "refuse":
             how = "metric=[bradley_terry] metric.bradley_terry.empty=skip"
             raise DataError(f"{row.where}: no outcome; {how} leaves such rows out")
@@ -193,11 +192,10 @@ def read_comparisons(
     comparisons.sort(
         key=lambda c: (c.item, c.criterion, c.system_a, c.system_b, c.rater, c.outcome, str(c.seconds), c.count)
     )
-    return ComparisonFile(
-        base.format_source(path), tuple(comparisons),
-        tuple(sorted({name for c in comparisons for name in (c.system_a, c.system_b)})),
-        has_seconds="seconds" in column_of, empty=skipped, calibration=base.read_calibration(rows),
-    )  # fmt: skip
+    source, calibration = base.format_source(path), base.read_calibration(rows)
+    players = tuple(sorted({name for c in comparisons for name in (c.system_a, c.system_b)}))
+    has_seconds = "seconds" in column_of
+    return ComparisonFile(source, tuple(comparisons), players, None, has_seconds, skipped, calibration)
 
 
 def _is_matrix(columns: Sequence[str], rows: Sequence[base.FileRow]) -> bool:
@@ -337,11 +335,9 @@ def count_wins(
         if all(labels) and _LEAST_CLUSTERS <= len(distinct) < len(selected):
             clusters[kind] = numbers.astype(np.int64)
     compared, tied = sum(row.count for row in selected), sum(row.count for row in selected if row.outcome == "tie")
-    return Wins(
-        players, matrix, compared=int(compared - (tied if ties == "drop" else 0)), ties=int(tied),
-        too_fast=len(rows) - len(selected), empty=comparisons.empty, clusters=clusters, winners=winners, losers=losers,
-        weights=weights, controls=controls,
-    )  # fmt: skip
+    counted, too_fast = int(compared - (tied if ties == "drop" else 0)), len(rows) - len(selected)
+    by_win = clusters, winners, losers, weights, controls
+    return Wins(players, matrix, counted, int(tied), too_fast, comparisons.empty, *by_win)
 
 
 def _list_wins(

@@ -15,10 +15,13 @@ import numpy as np
 
 from openended.harness.core import F64, HUMAN, UNNAMED, DataError, check_arguments
 from openended.metrics.judgments import base
+from openended.metrics.judgments.base import Empty, FileRow, Renamed
 
 # Accepted column names: the standard name first, then names in released files.
 _ID, LOG_PROB = ("example_id", "id"), ("log_prob", "logp", "logp_model")
 _LENGTH = ("length", "n_tokens", "n_words")
+Scale = Sequence[float] | None  # the lowest and the highest rating that is allowed; None: any number
+Names = Collection[str]
 _WIDE = re.compile(r"(rating|hj|rater|score)[_-]?\d+")
 
 
@@ -96,10 +99,10 @@ def are_ratings(columns: Sequence[str]) -> bool:
     return bool(sides) and any(_WIDE.fullmatch(name) or name in ("rating", "ratings") for name in columns)
 
 
+@check_arguments
 def read_judgments(
-    path: str | Path, *, scale: Sequence[float] | None = None, renamed: Mapping[str, str] | None = None,
-    empty: base.Empty = "refuse", human: Collection[str] = (),
-) -> Judgments:  # fmt: skip
+    path: str | Path, *, scale: Scale = None, renamed: Renamed = None, empty: Empty = "refuse", human: Names = ()
+) -> Judgments:
     """Read ratings by one criterion from a CSV or JSON-lines file, long or wide.
 
     Args:
@@ -116,7 +119,7 @@ def read_judgments(
         DataError: If a rating is outside the scale or no number, a text has no rating, a row is there twice, a column
             is missing, or there are several criteria. It names file and line.
     """
-    judged = read_criteria(path, scale=scale, renamed=renamed, empty=empty, metric="huse", human=human).criteria
+    judged = read_criteria(Path(path), scale=scale, renamed=renamed, empty=empty, metric="huse", human=human).criteria
     if len(judged) > 1:
         raise DataError(f"{path}: ratings by {', '.join(judged)}; metric=[mean_rating] reads several criteria")
     return next(iter(judged.values()))
@@ -124,9 +127,8 @@ def read_judgments(
 
 @check_arguments
 def read_criteria(
-    path: str | Path, *, metric: str, scale: Sequence[float] | None = None, renamed: Mapping[str, str] | None = None,
-    empty: base.Empty = "refuse", human: Collection[str] = (),
-) -> RatingFile:  # fmt: skip
+    path: Path, *, metric: str, scale: Scale = None, renamed: Renamed = None, empty: Empty = "refuse", human: Names = ()
+) -> RatingFile:
     """Read the ratings of each criterion, in the order of their names; as `read_judgments`, which reads one.
 
     Args:
@@ -143,7 +145,7 @@ def read_criteria(
     Raises:
         DataError: As `read_judgments`, for each criterion.
     """
-    columns, rows = base.read_rows(path := Path(path), renamed)
+    columns, rows = base.read_rows(path, renamed)
     rows_of: dict[str, list[base.FileRow]] = {}
     for row in base.select_kind(columns, rows, "system", "system_a"):
         rows_of.setdefault(str(row.cells.get("criterion") or "").strip(), []).append(row)
@@ -157,9 +159,8 @@ def read_criteria(
 
 
 def _gather_ratings(
-    path: Path, columns: Sequence[str], rows: Sequence[base.FileRow], *, scale: Sequence[float] | None,
-    empty: base.Empty, metric: str, human: Collection[str],
-) -> Judgments:  # fmt: skip
+    path: Path, columns: Sequence[str], rows: Sequence[FileRow], scale: Scale, empty: Empty, metric: str, human: Names
+) -> Judgments:
     """Gather the ratings of each text; `metric` is named in messages."""
     id_column = base.choose_column(columns, _ID, path)
     side_column = base.choose_column(columns, ("is_model", "system"), path)
@@ -225,13 +226,10 @@ def _gather_ratings(
             pairs = list(zip(raters, sorted(value for _, value in pairs), strict=False))
         for rater, value in pairs:
             table[i, number_of[rater]] = value
-    return Judgments(
-        source=base.format_source(path), example_ids=tuple(key[0] for key in keys),
-        systems=tuple(key[1] for key in keys), ratings=table, raters=tuple(raters) if has_raters else (),
-        log_probs=np.array([extras_of[key][log_prob] for key in keys]) if log_prob else None,
-        lengths=np.array([extras_of[key][length] for key in keys]) if length else None, empty=skipped,
-        calibration=base.read_calibration(rows),
-    )  # fmt: skip
+    ids, systems = (tuple(key[i] for key in keys) for i in (0, 1))
+    log_probs, lengths = (np.array([extras_of[key][n] for key in keys]) if n else None for n in (log_prob, length))
+    source, names, calibration = base.format_source(path), tuple(raters) * has_raters, base.read_calibration(rows)
+    return Judgments(source, ids, systems, table, names, log_probs, lengths, skipped, calibration)
 
 
 def check_rated_examples(source: str, rated: Collection[str], ids: Collection[str]) -> None:

@@ -234,7 +234,7 @@ def test_a_device_without_memory_gets_half_the_rows():
     with simulated_device.simulate_device():
         data = torch.ones(5, 4).to("sim")
         with simulated_device.fail_at("mm", 1, "SIM out of memory. Tried to allocate 2 GiB"):
-            run_in_batches(lengths, 4, lambda rows: done.append((data[rows] @ data.T).cpu().shape[0]))
+            run_in_batches(lengths, 4, lambda rows: done.append((data[rows] @ data.T).cpu().shape[0]), None, None)
     assert done == [2, 2, 1]
 
 

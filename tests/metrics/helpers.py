@@ -12,6 +12,8 @@ import pytest
 from hypothesis import strategies as st
 
 from openended.harness.core import F64, Features, Metric, MetricResult, NextToken, Ragged, Side
+from openended.metrics._mauve import scores
+from openended.metrics.families import Values
 from tests.helpers import SHARED, features, ragged
 
 GENERATIONS = SHARED / "data/generations"
@@ -45,6 +47,11 @@ def run(metric: Metric, rows: Any, ids: Sequence[str] | None = None, **data: Any
     given = {need: tokens if need.kind == "tokens" else data[need.kind] for need in metric.needs()}
     side = Side("model", ids or tuple(f"t/{i:06d}" for i in range(len(tokens))), given)
     return metric.compute(Features(side, side, {"n": str(len(side))}))
+
+
+def mauve_of_cells(human: Any, model: Any, num_buckets: int, smoothing: str = "none", **curve: Any) -> Values:
+    shares = scores.share_cells(human, model, num_buckets)
+    return Values(scores.score_shares(*shares, scores.CurveRule(**curve), smoothing))
 
 
 # several texts of one prompt

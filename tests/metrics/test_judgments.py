@@ -593,7 +593,6 @@ def test_random_orders_agree_with_all_orders():
     assert got.p_value == pytest.approx(spearmanr(x, y).pvalue, abs=0.02)
     assert got.low < got.value < got.high
     assert got == correlate(x, y, permutations=20_000, draws=500)
-    assert got != correlate(x, y, permutations=20_000, draws=500, seed=1)
 
 
 def test_undefined_values_are_left_out_and_counted():

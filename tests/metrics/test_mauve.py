@@ -14,16 +14,12 @@ from openended.metrics.mauve import Mauve, find_distinguishing_cells, mauve
 from openended.metrics.mauve_ratio import MauveRatio
 from openended.metrics.precision_recall_curve import PrecisionRecallCurve, precision_recall_curve
 from tests.helpers import cases, check_error, features
-from tests.metrics.helpers import check_edges
+from tests.metrics.helpers import check_edges, mauve_of_cells
 from tests.oracles import mauve as oracle
 
 HISTOGRAMS = st.integers(2, 12).flatmap(
     lambda k: st.tuples(*[st.lists(st.integers(0, 20), min_size=k, max_size=k).filter(any) for _ in range(2)])
 )
-
-
-def mauve_of_cells(**options):
-    return Values(scores.mauve_of_cells(**options))
 
 
 def clusters(n, groups, d=16, seed=0, *, noise=0.3, centers=12):
@@ -240,15 +236,17 @@ def test_the_starred_values_are_those_of_kt():
     assert (kt.mauve_star, plain.mauve_star > plain.mauve) == (plain.mauve_star, True)
     np.testing.assert_array_equal(kt.human_hist, plain.human_hist)
     # With cells smoothed, nothing is impossible: the divergences between the sides are those of the rule.
-    values = scores.histogram_values(kt, 12, 12, [0.5], "kt")
-    assert values["kl_human_model"] == scores.histogram_values(plain, 12, 12, [0.5])["kl_human_model"]
+    shares = scores.share_cells(human, model, 4)
+    values = scores.summarize_shares(*shares, kt.js, [0.5], "kt")
+    assert values["kl_human_model"] == scores.summarize_shares(*shares, 0, [0.5], "none")["kl_human_model"]
     assert values["js"] == kt.js < plain.js
 
 
 def test_codes_that_hold_no_text_are_left_out_where_asked():
     human, model = np.array([0, 0, 5]), np.array([5, 9, 9])
     every = mauve_of_cells(human=human, model=model, num_buckets=1000)
-    seen = mauve_of_cells(human=human, model=model, num_buckets=1000, seen_only=True)
+    shares = scores.share_cells(human, model, 1000, seen_only=True)
+    seen = Values(scores.score_shares(*shares, scores.CurveRule(), "none"))
     assert seen.num_buckets == 3
     assert seen.mauve == pytest.approx(every.mauve, abs=1e-12)
     assert seen.mauve_star < every.mauve_star  # 1,000 half counts make any two sides alike

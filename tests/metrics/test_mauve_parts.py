@@ -12,7 +12,7 @@ from openended.metrics._mauve import drmm, lattice
 from openended.metrics._mauve.drmm import MixtureLayer, fit_mixture
 from openended.metrics._mauve.kmeans import kmeans, nearest, residual_cells, residual_kmeans
 from openended.metrics._mauve.lattice import lattice_cells, lattice_points
-from openended.metrics._mauve.quantizers import QUANTIZERS, fit_quantizer
+from openended.metrics._mauve.quantizers import QUANTIZERS, FitOptions, fit_quantizer
 from openended.metrics.mauve import Mauve, mauve
 from openended.metrics.precision_recall_curve import PrecisionRecallCurve
 from tests.metrics.helpers import check_edges
@@ -50,7 +50,7 @@ def test_unit_norm_after_pca_scales_what_pca_kept():
     # Ten raw directions of falling variance: PCA of raw rows keeps other axes than PCA of unit rows.
     sides = [np.random.default_rng(i).normal(size=(60, 10)) * np.geomspace(8, 0.5, 10) + i for i in range(2)]
     options = {"quantizer": "kmeans", "num_buckets": 5, "explained_variance": 0.9, "restarts": 2, "max_iter": 50}
-    cells = fit_quantizer(sides, **options, unit_norm="after_pca")[0](3)(sides)
+    cells = fit_quantizer(sides, FitOptions(**options, unit_norm="after_pca"))[0](3)(sides)
     rows = np.vstack(sides)
     values, axes = np.linalg.eigh(np.cov(rows.T))
     kept = int(np.argmax(np.cumsum(values[::-1]) / values.sum() >= 0.9)) + 1
@@ -59,7 +59,7 @@ def test_unit_norm_after_pca_scales_what_pca_kept():
     # The seed of k-means is the metric's plus 2; a flipped axis moves no distance.
     centroids = kmeans(projected.astype(np.float32), 5, restarts=2, max_iter=50, seed=5)
     assert pure(np.concatenate(cells), nearest(projected.astype(np.float32), centroids)[0])
-    assert not pure(np.concatenate(cells), np.concatenate(fit_quantizer(sides, **options)[0](3)(sides)))
+    assert not pure(np.concatenate(cells), np.concatenate(fit_quantizer(sides, FitOptions(**options))[0](3)(sides)))
 
 
 # k-means: it ends in a fixed point, and the best of its starts
@@ -328,7 +328,7 @@ def test_more_cells_than_texts_need_no_more_texts_and_what_cannot_be_fitted_is_r
     idle = {"training": "published"}, {"quantizer": "drmm", "pca_max_data": 9}  # options that do nothing together
     check_edges([
         (lambda: mauve(human=human[:5], model=model[:4], quantizer="drmm"), UndefinedMetric, "codes"),
-        (lambda: fit_quantizer([human[:2]], quantizer="lattice", **FIT), UndefinedMetric, "3 texts"),
+        (lambda: fit_quantizer([human[:2]], FitOptions("lattice", **FIT)), UndefinedMetric, "3 texts"),
         *((lambda o=o: mauve(human=np.eye(12), model=np.eye(12), **o), ValueError, "num_buckets") for o in refused),
         *((lambda s=s, o=o: s(**o), SpecError, "num_buckets") for s in (Mauve, PrecisionRecallCurve) for o in refused),
         *((lambda o=o: Mauve(**o), SpecError, "quantizer") for o in idle),
@@ -339,7 +339,7 @@ def test_more_cells_than_texts_need_no_more_texts_and_what_cannot_be_fitted_is_r
 def test_other_sides_get_the_cells_of_the_same_fit(quantizer):
     """A side of the fit has the cells that it would have as any other side."""
     sides = [clusters(90, 12), clusters(80, 12, seed=1)]
-    cluster, _ = fit_quantizer(sides, quantizer=quantizer, **FIT)
+    cluster, _ = fit_quantizer(sides, FitOptions(quantizer, **FIT))
     assign = cluster(3)
     whole = assign(sides)
     apart = assign([side.copy() for side in sides])

@@ -10,7 +10,7 @@ from scipy.special import stdtrit
 
 from openended.harness.core import SHARE, Features, Plan, Ragged, Side, load_members
 from openended.harness.run.measure import add_intervals, compute_metric
-from openended.metrics._mauve.scores import histogram_values, mauve_of_cells, resample_mauve, weigh_histograms
+from openended.metrics._mauve import scores
 from openended.metrics.families import PermutationMetric, TwoSample
 from openended.metrics.families.ngrams import select_rows
 from openended.metrics.frechet import _fit_gaussian, _frechet_influence
@@ -20,6 +20,7 @@ from scripts.studies.coverage import LEFT_OUT, MARKS, count_needed_samples, simu
 from scripts.studies.equal_systems import CONTESTS, TESTS, measure
 from scripts.studies.worlds import MODEL, Writer, draw
 from tests.helpers import ROOT, cases
+from tests.metrics.helpers import mauve_of_cells
 
 N = 60
 METRICS = load_members("metric")
@@ -117,13 +118,14 @@ def test_histograms_of_many_halves_have_the_values_of_each():
     human, model = rng.integers(0, 7, 50), np.minimum(rng.integers(0, 9, 50), 6)
     halves = Plan(40).mask_halves([str(i) for i in range(50)])
     both = np.concatenate([halves, ~halves])
-    p, q = weigh_histograms(human, both, 8), weigh_histograms(model, both, 8)
+    drawn = [scores.CellShares(scores.weigh_histograms(side, both, 8), 25) for side in (human, model)]
     for curve in ("uniform", "angular"):
-        made = resample_mauve(p, q, 25, 25, lambdas=(0.5, 0.2), scaling_factor=5.0, curve_points=25, curve=curve)
+        made = scores.resample_mauve(*drawn, (0.5, 0.2), scores.CurveRule(curve=curve), "none")
         for row, inside in ((0, halves[0]), (20, ~halves[0]), (25, ~halves[5])):
-            scores = mauve_of_cells(human=human[inside], model=model[inside], num_buckets=8, curve=curve)
+            whole = mauve_of_cells(human[inside], model[inside], 8, curve=curve)
             more = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star", "mid_point")
-            known = histogram_values(scores, 25, 25, (0.5, 0.2)) | {key: scores[key] for key in more}
+            shares = scores.share_cells(human[inside], model[inside], 8)
+            known = scores.summarize_shares(*shares, whole.js, (0.5, 0.2), "none") | {key: whole[key] for key in more}
             assert set(made) == set(known)
             for key, value in known.items():
                 assert made[key][row] == pytest.approx(value, rel=0.01 if key in ("f8", "f1_8") else 1e-9), key
@@ -136,9 +138,8 @@ def test_smoothed_halves_are_smoothed_as_their_own_counts_are(smoothing, whole):
     human, model = rng.integers(0, 7, 50), rng.integers(0, 5, 50)
     halves = Plan(8).mask_halves([str(i) for i in range(50)])
     both = np.concatenate([halves, ~halves])
-    p, q = weigh_histograms(human, both, 8), weigh_histograms(model, both, 8)
-    options = {"lambdas": (), "scaling_factor": 5.0, "curve_points": 25, "curve": "uniform"}
-    made = resample_mauve(p, q, whole, whole, smoothing=smoothing, **options)
+    drawn = [scores.CellShares(scores.weigh_histograms(side, both, 8), whole, 0.5) for side in (human, model)]
+    made = scores.resample_mauve(*drawn, (), scores.CurveRule(), smoothing)
     for row, inside in ((0, halves[0]), (5, ~halves[1])):
         want = mauve_of_cells(human=human[inside], model=model[inside], num_buckets=8, smoothing=smoothing)
         assert made["mauve"][row] == pytest.approx(want["mauve"])

@@ -69,9 +69,8 @@ class DenoiserSpec(ModelSpec):
     def identity(self) -> dict[str, Json]:
         options = ("noise", "mask_id", "time_input", "block_size", "shifted", "infill", "trust_remote_code")
         used: dict[str, Json] = {name: getattr(self, name) for name in options}
-        return {
-            **super().identity(), "backend": self.name, "tokenizer": tokenizer_digest(self.tokenizer_spec()), **used,
-        }  # fmt: skip
+        used |= {"backend": self.name, "tokenizer": tokenizer_digest(self.tokenizer_spec())}
+        return super().identity() | used
 
     def context_length(self) -> int | None:
         """Number of positions, at most the tokenizer's maximum: RoBERTa's config counts two more."""
@@ -204,11 +203,11 @@ def load_denoiser(spec: DenoiserSpec, *, device: str = "cpu", device_map: Device
         raise SpecError(f"runtime.device_map: a denoiser is on one device; set it to null for model {spec.title}")
     models.check_cuda(device)
     remote = spec.remote_class() if spec.trust_remote_code else None
-    code = {"code_revision": spec.revision} if remote else {}
+    code = {"code_revision": spec.revision, "trust_remote_code": True} if remote else {}
     loader = getattr(transformers, remote or "AutoModelForMaskedLM")
-    model = models.read_weights(
-        loader, spec, "model", what=" as a masked model", trust_remote_code=remote is not None, **code,
-        # Heads that predict no tokens.
-        unused=lambda name: "pooler." in name or "seq_relationship" in name,
-    )  # fmt: skip
+
+    def predicts_no_token(name: str) -> bool:  # the weights of some heads
+        return "pooler." in name or "seq_relationship" in name
+
+    model = models.read_weights(loader, spec, "model", what=" as a masked model", unused=predicts_no_token, **code)
     return DenoiserBackend(spec, model.to(device).eval().requires_grad_(requires_grad=False), device)

@@ -5,7 +5,7 @@ A server may be started anew with other flags at any time, so nothing is remembe
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,7 +24,7 @@ from openended.harness.backends.openai.session import ServerInfo, ServerSession,
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core import Advance, DataError, DeviceMap, Generation
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
-from openended.harness.models import ForwardRow, Pool, TextTokenizer, load_tokenizer
+from openended.harness.models import ForwardRequest, TextTokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     import httpx
@@ -82,10 +82,9 @@ class EndpointTrust:
         name = self._last = core.digest(core.canonicalize(decoder)) if decoder is not None else _SCORES
         if not self.spec.probe or name in self._reports:
             return endpoints
-        log.info(
-            "probe      %s: a few prompts with known answers, and samples that must fit its log-probabilities; one "
-            "request per sample where the server takes no n (model.probe=false leaves it out)", self.spec.title
-        )  # fmt: skip
+        text = "probe      %s: a few prompts with known answers, and samples that must fit its log-probabilities; one "
+        text += "request per sample where the server takes no n (model.probe=false leaves it out)"
+        log.info(text, self.spec.title)
         probes = [Probe(ServerSession(client, self.lm, [i]), decoder, self.infos[i].context) for i in endpoints]
         reports = await asyncio.gather(*(probe.run() for probe in probes))
         for endpoint, report in zip(endpoints, reports, strict=True):
@@ -147,12 +146,11 @@ class EndpointTrust:
         faults = [change] if self.change is not None else []
         if encoded:
             notes.append(f"{s.title}: {encoded} texts came without token ids and were encoded again")
-        server_facts = {
-            "product": facts.product, "version": facts.version, "context": facts.context, "dtype": facts.dtype,
-            "model": s.path, "dialect": s.dialect, "chat": s.chat, "probe": probed,
-            "answers_as": self.answers_as, "endpoints": [s.roots[endpoint] for endpoint in sorted(self.infos)],
-            "change": self.change, "texts_encoded_again": encoded,
-        }  # fmt: skip
+        endpoints = [s.roots[endpoint] for endpoint in sorted(self.infos)]
+        server_facts = {name: getattr(facts, name) for name in ("product", "version", "context", "dtype")}
+        server_facts |= {"model": s.path, "dialect": s.dialect, "chat": s.chat, "probe": probed}
+        server_facts |= {"answers_as": self.answers_as, "endpoints": endpoints, "change": self.change}
+        server_facts["texts_encoded_again"] = encoded
         answers = {"known_answers": describe_answers(report.listings)} if report and report.listings else {}
         return {"served": server_facts, "faults": faults, "notes": notes, **answers}
 
@@ -171,12 +169,10 @@ class ServerBackend(models.Backend):
             self.vocab_size = len(self.tokenizer.vocabulary())
         self.eos_ids = self.tokenizer.eos_ids if self.tokenizer is not None else ()
         as_text = spec.prompts_as_text or spec.chat or self.tokenizer is None
-        self.served = ServedModel(
-            name=spec.path, chat=spec.chat, instruction=spec.instruction, seeded=spec.seeded,
-            template_arguments=spec.chat_template_kwargs,
-            sends_ids=spec.server_dialect.takes_ids and not as_text, vocab_size=self.vocab_size, listed=spec.listed,
-            end_ids=self.eos_ids,
-        )  # fmt: skip
+        options = {name: getattr(spec, name) for name in ("chat", "instruction", "seeded", "listed")}
+        options |= {"sends_ids": spec.server_dialect.takes_ids and not as_text, "end_ids": self.eos_ids}
+        arguments = spec.chat_template_kwargs
+        self.served = ServedModel(name=spec.path, template_arguments=arguments, vocab_size=self.vocab_size, **options)
         self.trust = EndpointTrust(self)
 
     @property
@@ -218,11 +214,11 @@ class ServerBackend(models.Backend):
             ids = self.tokenizer.complete_prompt(prompt.token_ids)
             text = text or self.tokenizer.decode(prompt.token_ids)
         name = f"{prompt.example_id}/{prompt.sample}"
+        lengths: dict[str, Any] = {"max_tokens": request.max_new_tokens, "min_tokens": request.min_new_tokens}
+        seed = core.derive_seed(request.seed, "server", prompt.example_id, prompt.sample)
         completion_request = CompletionRequest(
-            ids=ids, text=text, messages=prompt.messages,
-            max_tokens=request.max_new_tokens, min_tokens=request.min_new_tokens,
-            sampling=sampling, seed=core.derive_seed(request.seed, "server", prompt.example_id, prompt.sample),
-        )  # fmt: skip
+            ids=ids, text=text, messages=prompt.messages, sampling=sampling, seed=seed, **lengths
+        )
 
         def read(reply: replies.Reply) -> replies.CompletedText:
             return replies.read_completion(reply, self.served, completion_request, self.tokenizer, text)
@@ -236,12 +232,9 @@ class ServerBackend(models.Backend):
             prompt.example_id, prompt.sample, written.text, written.ids, written.stop, float("nan"), written.reasoning
         )
 
-    def forward(
-        self, jobs: Sequence[ForwardRow], *, pool: Pool | None, nll: core.F64 | None, batch_size: int,
-        advance: Advance | None = None,
-    ) -> None:  # fmt: skip
-        """Read texts: `nll` gets -log p of the tokens from the server's log-probabilities of given texts."""
-        del pool, batch_size  # a server batches by itself, and embeds nothing
+    def forward(self, request: ForwardRequest, advance: Advance | None = None) -> None:
+        """Fill `nll` from the server's log-probabilities of given texts; it batches by itself, and embeds nothing."""
+        jobs, nll = request.rows, request.nll
 
         async def score(server: ServerSession, number: int) -> None:
             job = jobs[number]
@@ -273,11 +266,8 @@ class ServerBackend(models.Backend):
             portal.call(main)
 
     def client(self) -> Client:
-        s = self.spec
-        return Client(
-            s.roots, key_name=s.api_key_env, timeout=s.timeout, retries=s.retries, concurrency=s.concurrency,
-            patience=s.patience, transport=self._transport,
-        )  # fmt: skip
+        options = {name: getattr(self.spec, name) for name in ("timeout", "retries", "concurrency", "patience")}
+        return Client(self.spec.roots, self.spec.api_key_env, transport=self._transport, **options)
 
 
 def load_server(spec: ServerSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> ServerBackend:

@@ -29,6 +29,7 @@ for _name in ("httpx", "httpcore"):  # they log a line for every request
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 J = TypeVar("J")
+Reader = Callable[[Any], Any]
 
 MAX_REPLY = 16 << 20  # bytes of a reply, unless the request allows for more
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before the first retry (doubled each time), and the maximum
@@ -171,13 +172,11 @@ class Client:
         self._key = read_key(self.key_name, required=self.key_required)
         headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
         most = self.concurrency * len(self.endpoints)
-        self._http = httpx.AsyncClient(
-            headers=headers, transport=self.transport, follow_redirects=False,
-            # Loading certificates is slow and needed only for https.
-            verify=any(address.startswith("https") for address in self.endpoints),
-            timeout=httpx.Timeout(self.timeout, connect=min(CONNECT_TIMEOUT, self.timeout), pool=None),
-            limits=httpx.Limits(max_connections=most, max_keepalive_connections=most),
-        )  # fmt: skip
+        # Loading certificates is slow and needed only for https.
+        options: dict[str, Any] = {"verify": any(address.startswith("https") for address in self.endpoints)}
+        options["timeout"] = httpx.Timeout(self.timeout, connect=min(CONNECT_TIMEOUT, self.timeout), pool=None)
+        options["limits"] = httpx.Limits(max_connections=most, max_keepalive_connections=most)
+        self._http = httpx.AsyncClient(headers=headers, transport=self.transport, follow_redirects=False, **options)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -194,17 +193,16 @@ class Client:
             return None
 
     async def post(
-        self, path: str, body: dict[str, Any], endpoints: Sequence[int], *, limit: int | None = None,
-        read: Callable[[Any], Any] = lambda reply: reply,
-    ) -> Any:  # fmt: skip # noqa: ANN401 - JSON
+        self, path: str, body: dict[str, Any], endpoints: Sequence[int], read: Reader, limit: int = MAX_REPLY
+    ) -> Any:  # noqa: ANN401 - JSON
         """Send a request to the first of these endpoints that answers.
 
         Args:
             path: Below the endpoint's root.
             body: The request's JSON.
             endpoints: Indices of the endpoints, in the order in which they are tried.
-            limit: Bytes of the reply at most; None: `MAX_REPLY`.
             read: Converts the reply to the result; the endpoint is added to its error messages.
+            limit: Bytes of the reply at most.
 
         Raises:
             DataError: If the request is refused, no endpoint answers after all retries, or a reply is not as requested.
@@ -213,7 +211,7 @@ class Client:
         while True:
             endpoint = self._choose(left)
             try:
-                reply = await self._send_once(endpoint, path, body, limit or MAX_REPLY)
+                reply = await self._send_once(endpoint, path, body, limit)
             except UnreachableError as err:
                 if err.wait is not None and err.wait > MAX_RETRY_AFTER:
                     raise DataError(f"{err} (wait {err.wait:.0f} s); {RESUME_HINT}") from err

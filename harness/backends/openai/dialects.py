@@ -148,11 +148,9 @@ class Dialect:
 
     def body(self, served: ServedModel, request: CompletionRequest) -> Body:
         if request.echo and self.echo == "/generate":
-            return {
-                "input_ids": list(request.ids), "return_logprob": True, "logprob_start_len": 0,
-                "top_logprobs_num": request.listed, "sampling_params": {"temperature": 0.0, "max_new_tokens": 1},
-                "stream": False,
-            }  # fmt: skip
+            listing = {"return_logprob": True, "logprob_start_len": 0, "top_logprobs_num": request.listed}
+            one_token = {"temperature": 0.0, "max_new_tokens": 1}
+            return {"input_ids": list(request.ids), **listing, "sampling_params": one_token, "stream": False}
         body: Body = {"model": served.name}
         if served.chat:
             before = [{"role": "system", "content": served.instruction}] if served.instruction else []
@@ -176,25 +174,23 @@ class Dialect:
         return body | {"logprobs": request.listed, **({"echo": True} if request.echo else {})}
 
 
-def _build_vllm_options(served: ServedModel, request: CompletionRequest) -> Body:
-    s = request.sampling
-    return {
-        "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k, "min_p": s.min_p,
-        "repetition_penalty": s.repetition_penalty, **_NO_PENALTIES, "max_tokens": request.max_tokens,
-        "min_tokens": request.min_tokens, "n": request.copies, "stop": [], "stop_token_ids": list(served.end_ids),
-        "ignore_eos": False, "skip_special_tokens": False, "return_token_ids": True, "stream": False,
-        **({} if served.chat else {"add_special_tokens": not served.sends_ids, "echo": False}),
-    }  # fmt: skip
+def _list_parameters(request: CompletionRequest, *names: str) -> Body:
+    """Return parameters of sampling by the names that they have everywhere."""
+    return {name: getattr(request.sampling, name) for name in names}
 
 
 def _build_sglang_options(served: ServedModel, request: CompletionRequest) -> Body:
-    s = request.sampling
-    return {
-        "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k or -1, "min_p": s.min_p,
-        "repetition_penalty": 1.0, **_NO_PENALTIES, "max_tokens": request.max_tokens,
-        "min_tokens": request.min_tokens, "n": 1, "stop": [], "stop_token_ids": list(served.end_ids),
-        "ignore_eos": False, "skip_special_tokens": False, "return_token_ids": True, "stream": False,
-    }  # fmt: skip
+    body = _list_parameters(request, "temperature", "top_p", "min_p") | _NO_PENALTIES
+    body |= {"top_k": request.sampling.top_k or -1, "repetition_penalty": 1.0, "n": 1, "ignore_eos": False}
+    body |= {"max_tokens": request.max_tokens, "min_tokens": request.min_tokens, "stop": [], "stream": False}
+    ends = {"stop_token_ids": list(served.end_ids), "skip_special_tokens": False, "return_token_ids": True}
+    return body | ends
+
+
+def _build_vllm_options(served: ServedModel, request: CompletionRequest) -> Body:
+    body = _build_sglang_options(served, request) | _list_parameters(request, "top_k", "repetition_penalty")
+    completion = {} if served.chat else {"add_special_tokens": not served.sends_ids, "echo": False}
+    return body | {"n": request.copies} | completion
 
 
 def _build_llama_cpp_options(_: ServedModel, request: CompletionRequest) -> Body:
@@ -203,26 +199,21 @@ def _build_llama_cpp_options(_: ServedModel, request: CompletionRequest) -> Body
     cut = [names.get(name, name) for name in s.truncations]
     order = [*cut, "temperature"] if s.order == "after" else ["temperature", *cut]
     penalized = s.repetition_penalty != 1
-    return {
-        "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k, "min_p": s.min_p,
-        "typical_p": s.typical_p, "top_n_sigma": s.n_sigma or -1.0, "repeat_penalty": s.repetition_penalty,
-        **_NO_PENALTIES, "repeat_last_n": -1 if penalized else 0, "dry_multiplier": 0.0, "xtc_probability": 0.0,
-        "dynatemp_range": 0.0, "mirostat": 0, "samplers": [*(["penalties"] if penalized else []), *order],
-        "max_tokens": request.max_tokens, "ignore_eos": request.min_tokens > 0, "stop": [],
-        "cache_prompt": request.repeats,
-        # Its replies name the tokens only with their log-probabilities: `return_tokens` is for `/completion` alone.
-        "n_probs": max(request.listed, 1), "post_sampling_probs": False, "stream": False,
-    }  # fmt: skip
+    body = _list_parameters(request, "temperature", "top_p", "top_k", "min_p", "typical_p") | _NO_PENALTIES
+    body |= {"top_n_sigma": s.n_sigma or -1.0, "repeat_penalty": s.repetition_penalty, "dynatemp_range": 0.0}
+    body |= {"repeat_last_n": -1 if penalized else 0, "dry_multiplier": 0.0, "xtc_probability": 0.0, "mirostat": 0}
+    body |= {"samplers": ["penalties"] * penalized + order, "cache_prompt": request.repeats, "stop": []}
+    body |= {"max_tokens": request.max_tokens, "ignore_eos": request.min_tokens > 0, "stream": False}
+    # Its replies name the tokens only with their log-probabilities: `return_tokens` is for `/completion` alone.
+    return body | {"n_probs": max(request.listed, 1), "post_sampling_probs": False}
 
 
 def _build_transformers_options(served: ServedModel, request: CompletionRequest) -> Body:
     s = request.sampling
-    config: Body = {
-        "do_sample": not s.greedy, "temperature": s.temperature or 1.0, "top_k": s.top_k, "top_p": s.top_p,
-        "min_p": s.min_p or None, "typical_p": s.typical_p, "epsilon_cutoff": s.epsilon, "eta_cutoff": s.eta,
-        "repetition_penalty": s.repetition_penalty, "no_repeat_ngram_size": s.no_repeat_ngram_size, "num_beams": 1,
-        "max_new_tokens": request.max_tokens, "min_new_tokens": request.min_tokens or None, "use_cache": True,
-    }  # fmt: skip
+    names = ("top_k", "top_p", "typical_p", "repetition_penalty", "no_repeat_ngram_size")
+    config = _list_parameters(request, *names) | {"do_sample": not s.greedy, "temperature": s.temperature or 1.0}
+    config |= {"min_p": s.min_p or None, "epsilon_cutoff": s.epsilon, "eta_cutoff": s.eta, "num_beams": 1}
+    config |= {"max_new_tokens": request.max_tokens, "min_new_tokens": request.min_tokens or None, "use_cache": True}
     if served.end_ids:
         config |= {"eos_token_id": list(served.end_ids), "pad_token_id": served.end_ids[0]}
     # The server takes missing options from the model's generation_config, such as a top-k of 50: send all of them.
@@ -230,13 +221,10 @@ def _build_transformers_options(served: ServedModel, request: CompletionRequest)
 
 
 def _build_openai_options(served: ServedModel, request: CompletionRequest) -> Body:
-    s = request.sampling
     length = "max_completion_tokens" if served.chat else "max_tokens"
-    plain = {} if served.chat else {"echo": False, "best_of": request.copies}
-    return {
-        "temperature": s.temperature, "top_p": s.top_p, **_NO_PENALTIES, length: request.max_tokens,
-        "n": request.copies, "stream": False, **plain,
-    }  # fmt: skip
+    completion = {} if served.chat else {"echo": False, "best_of": request.copies}
+    body = _list_parameters(request, "temperature", "top_p") | _NO_PENALTIES | completion
+    return body | {length: request.max_tokens, "n": request.copies, "stream": False}
 
 
 _ALL = (

@@ -136,10 +136,8 @@ class ServerSession:
             self.lm.trust.note_model(reply.json.get("model"))
             return read(reply)
 
-        return await self.client.post(
-            self.dialect.path(self.served, request), self.dialect.body(self.served, request),
-            endpoints or self.endpoints, limit=request.max_reply, read=check,
-        )  # fmt: skip
+        path, body = self.dialect.path(self.served, request), self.dialect.body(self.served, request)
+        return await self.client.post(path, body, endpoints or self.endpoints, check, request.max_reply)
 
     async def top(self, request: CompletionRequest) -> Listing | None:
         """Return the most probable next tokens, as many as the server lists; None where it lists none."""

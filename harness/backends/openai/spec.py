@@ -151,13 +151,11 @@ class ServerSpec(BackendSpec):
     def identity(self) -> dict[str, Json]:
         """Return what can change a text and is known without asking a server; never an address."""
         tokenizer, arguments = self.tokenizer_spec(), core.canonicalize(self.chat_template_kwargs)
-        return {
-            "backend": self.name, "served": self.path, "revision": self.revision, "server": self.server,
-            "dialect": self.dialect, "sampler": self.server_dialect.sampler,
-            "tokenizer": tokenizer_digest(tokenizer) if tokenizer is not None else None,
-            "text": self.prompts_as_text, "chat": [self.chat, self.instruction], "seeded": self.seeded,
-            "probe": self.probe, **({"chat_template_kwargs": arguments} if arguments else {}),
-        }  # fmt: skip
+        facts: dict[str, Json] = {n: getattr(self, n) for n in ("revision", "server", "dialect", "seeded", "probe")}
+        facts |= {"backend": self.name, "served": self.path, "sampler": self.server_dialect.sampler}
+        facts |= {"text": self.prompts_as_text, "chat": [self.chat, self.instruction]}
+        facts["tokenizer"] = tokenizer_digest(tokenizer) if tokenizer is not None else None
+        return facts | ({"chat_template_kwargs": arguments} if arguments else {})
 
     def fetch_info(self) -> "ServerInfo | None":
         """Return what the server reports about itself if it answers quickly; requested once per process."""

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from openended.harness import models
 from openended.harness.backends.ray.cluster import AnyModel, Cluster, RemoteModelRef
 from openended.harness.backends.transformers import TransformersBackend
-from openended.harness.core import F64, I64, Advance, NextToken, Ragged, digest
+from openended.harness.core import I64, Advance, NextToken, Ragged, digest
 from openended.harness.decoders import Emit, GenerationRequest
 from openended.harness.generation import check_rows, iterate_batches, sort_prompts
-from openended.harness.models import EmbedderSpec, ForwardRow, ModelSpec, Pool, load_tokenizer
+from openended.harness.models import EmbedderSpec, ForwardRequest, ForwardRow, ModelSpec, load_tokenizer
 
 MAX_TEXT_BATCHES = 4  # batches of generated texts in a chunk: enough that a finished text frees its slot for another
 MAX_FEATURE_BATCHES = 16  # batches of features in a chunk
@@ -51,18 +51,16 @@ class RayBackend(TransformersBackend):
             if advance is not None:
                 advance(sum(len(text.token_ids) for text in texts))
 
-    def forward(
-        self, jobs: Sequence[ForwardRow], *, pool: Pool | None, nll: F64 | None, batch_size: int,
-        advance: Advance | None = None,
-    ) -> None:  # fmt: skip
+    def forward(self, request: ForwardRequest, advance: Advance | None = None) -> None:
         """Run the model over sequences, in the batches that one pass over all of them would have."""
+        jobs, pool, nll, batch_size = request.rows, request.pool, request.nll, request.batch_size
         order = np.argsort(-np.array([len(job.ids) for job in jobs], dtype=np.int64), kind="stable")
         parts = cut_chunks(len(jobs), unit=batch_size, workers=self.workers.count, most=MAX_FEATURE_BATCHES)
         numbered = [renumber_rows([jobs[i] for i in order[part]]) for part in parts]
         empty = None if pool is None else replace(pool, vectors=[])  # filled while chunks are still being sent
         chunks = [
-            (self.source, part, empty, None if nll is None else (len(score_positions), *nll.shape[1:]), batch_size)
-            for part, _, score_positions in numbered
+            (self.source, ForwardRequest(part, batch_size, empty), None if nll is None else (len(at), *nll.shape[1:]))
+            for part, _, at in numbered
         ]
         for number, (vectors, scores) in self.workers.map("forward", chunks):
             part, targets, score_positions = numbered[number]

@@ -21,7 +21,7 @@ import numpy as np
 from openended.harness import core, models
 from openended.harness.core import F64, DataError, Floats, Generation, HarnessError, Runtime, SpecError, Terminated
 from openended.harness.decoders import GenerationRequest
-from openended.harness.models import EmbedderSpec, ForwardRow, ModelSpec, Pool
+from openended.harness.models import EmbedderSpec, ForwardRequest, ModelSpec
 
 log = logging.getLogger(__name__)
 
@@ -136,14 +136,14 @@ class Worker:
         return texts
 
     def forward(
-        self, model: RemoteModelRef, jobs: Sequence[ForwardRow], pool: Pool | None, scored: tuple[int, ...] | None,
-        batch_size: int,
-    ) -> tuple[list[Floats], F64 | None]:  # fmt: skip
+        self, model: RemoteModelRef, request: ForwardRequest, scored: tuple[int, ...] | None
+    ) -> tuple[list[Floats], F64 | None]:
         """Run a model over sequences; returns vectors, a row for each sequence that begins one, and scores."""
-        worker_pool = None if pool is None else replace(pool, rows=sum(job.row >= 0 for job in jobs), vectors=[])
-        nll = None if scored is None else np.full(scored, np.nan)
-        self._load(model).forward(jobs, pool=worker_pool, nll=nll, batch_size=batch_size)
-        return ([] if worker_pool is None else worker_pool.vectors), nll
+        nll, pool = None if scored is None else np.full(scored, np.nan), request.pool
+        if pool is not None:
+            pool = replace(pool, rows=sum(job.row >= 0 for job in request.rows), vectors=[])
+        self._load(model).forward(replace(request, pool=pool, nll=nll))
+        return ([] if pool is None else pool.vectors), nll
 
     def sketch_gradients(self, model: RemoteModelRef, request: models.GradientRequest) -> Any:  # noqa: ANN401
         return self._load(model).sketch_gradients(request)
@@ -259,10 +259,8 @@ class Cluster:
         nodes = list_nodes(ray)
         gpus, self.count, cpus = allocate_resources(runtime, nodes)
         device = "cpu" if not gpus and runtime.device == "auto" else runtime.device
-        worker_runtime = replace(
-            runtime, engine="local", workers=None, gpus_per_worker=None, ray_address=None, device=device, threads=cpus,
-            progress=False,
-        )  # fmt: skip
+        options: dict[str, Any] = {"engine": "local", "device": device, "threads": cpus, "progress": False}
+        worker_runtime = replace(runtime, workers=None, gpus_per_worker=None, ray_address=None, **options)
         actor = ray.remote(Worker).options(num_cpus=cpus, num_gpus=gpus, max_restarts=-1)
         actors = [actor.remote(worker_runtime) for _ in range(self.count)]
         self.pool = ActorPool(ray, actors, deaths=DEATHS, option="runtime.engine=ray")

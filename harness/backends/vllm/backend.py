@@ -18,7 +18,7 @@ from openended.harness.backends.vllm.spec import VllmSpec, find_version
 from openended.harness.core import F64, Advance, DataError, NextToken, SpecError
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QTable
 from openended.harness.generation import build_generation, build_next_token, check_rows
-from openended.harness.models import ForwardRow, Pool, QStatisticsRequest
+from openended.harness.models import ForwardRequest, QStatisticsRequest
 
 log = logging.getLogger(__name__)
 _ADAPTER = "openended.harness.backends.vllm._adapter"
@@ -129,11 +129,10 @@ class VllmEngine:
         """Return vLLM's parameters: its own sampler takes the best of what the logits processor leaves."""
         from vllm import SamplingParams
 
-        return SamplingParams(
-            temperature=0.0, max_tokens=request.max_tokens, stop_token_ids=list(request.end_ids), ignore_eos=True,
-            detokenize=False, prompt_logprobs=0 if request.score else None,
-            extra_args=None if request.order is None else {KEY: request.order},
-        )  # fmt: skip
+        options: dict[str, Any] = {"temperature": 0.0, "ignore_eos": True, "detokenize": False}
+        options |= {"max_tokens": request.max_tokens, "stop_token_ids": list(request.end_ids)}
+        options["extra_args"] = None if request.order is None else {KEY: request.order}
+        return SamplingParams(prompt_logprobs=0 if request.score else None, **options)
 
     def _read_results(self, outputs: list[tuple[EngineRequest, Any]]) -> list[EngineResult]:
         """Read finished sequences, together with the logits processor's results for them."""
@@ -176,16 +175,13 @@ def build_engine_options(spec: VllmSpec, names: set[str]) -> dict[str, Any]:
     for name in spec.engine:
         if name not in names:
             raise SpecError(f"model.engine: vLLM has no option {name!r}{core.suggest(name, names)}")
-    options: dict[str, Any] = {
-        "model": spec.source[0], "revision": spec.source[1],
-        "skip_tokenizer_init": True, "dtype": spec.dtype, "quantization": spec.quantization,
-        "tensor_parallel_size": spec.tensor_parallel_size, "gpu_memory_utilization": spec.gpu_memory_utilization,
-        "enforce_eager": spec.enforce_eager, "generation_config": "vllm", "trust_remote_code": False,
-        "load_format": "safetensors",
-        "worker_extension_cls": f"{_ADAPTER}.WorkerExtension", "async_scheduling": False,
-        "disable_log_stats": True, "use_tqdm_on_load": False, "enable_prefix_caching": True,
-        "logits_processors": [f"{_ADAPTER}:V1Processor"],
-    }  # fmt: skip
+    fields = ("dtype", "quantization", "tensor_parallel_size", "gpu_memory_utilization", "enforce_eager")
+    options: dict[str, Any] = {name: getattr(spec, name) for name in fields}
+    options |= {"model": spec.source[0], "revision": spec.source[1], "load_format": "safetensors"}
+    options |= {"skip_tokenizer_init": True, "generation_config": "vllm", "trust_remote_code": False}
+    options |= {"worker_extension_cls": f"{_ADAPTER}.WorkerExtension", "logits_processors": [f"{_ADAPTER}:V1Processor"]}
+    options |= {"async_scheduling": False, "enable_prefix_caching": True}
+    options |= {"disable_log_stats": True, "use_tqdm_on_load": False}
     if (length := spec.context_length()) is not None:
         options["max_model_len"] = length
     if spec.max_num_seqs is not None:
@@ -244,12 +240,9 @@ class VllmBackend(models.Backend):
         self._run(orders, finish)
         self._wrote = True
 
-    def forward(
-        self, jobs: Sequence[ForwardRow], *, pool: Pool | None, nll: F64 | None, batch_size: int,
-        advance: Advance | None = None,
-    ) -> None:  # fmt: skip
-        """Read texts: `nll` gets -log p of the tokens from vLLM's log-probabilities of given texts."""
-        del pool, batch_size  # vLLM batches by itself, and embeds nothing
+    def forward(self, request: ForwardRequest, advance: Advance | None = None) -> None:
+        """Fill `nll` from vLLM's log-probabilities of given texts; it batches by itself, and embeds nothing."""
+        jobs, nll = request.rows, request.nll
         self._wrote = False
 
         def finish(number: int, result: EngineResult) -> None:

@@ -69,20 +69,16 @@ def make_group(request: GenerationRequest | QStatisticsRequest, eos_ids: Sequenc
         decoders, seed, longest = request.decoders, 0, int(request.continuations.lengths.max(initial=0))
     else:
         decoders, seed, longest = [cast("QDecoder", request.decoder)], request.seed, request.max_new_tokens
-    facts = {
-        "decoders": [describe_decoder(decoder) for decoder in decoders], "seed": seed, "longest": longest,
-        "forced": isinstance(request, QStatisticsRequest), "min_new_tokens": request.min_new_tokens,
-        "eos_ids": list(eos_ids),
-    }  # fmt: skip
+    forced, described = isinstance(request, QStatisticsRequest), [describe_decoder(decoder) for decoder in decoders]
+    facts: dict[str, Any] = {"decoders": described, "seed": seed, "longest": longest, "forced": forced}
+    facts |= {"min_new_tokens": request.min_new_tokens, "eos_ids": list(eos_ids)}
     return cast("TextGroup", {"id": digest(facts), **facts})
 
 
 def make_order(group: TextGroup, prompt: Prompt, gold: Sequence[int] = ()) -> TextOrder:
     """Return the order of one text."""
-    return {
-        "group": group, "example_id": prompt.example_id, "sample": prompt.sample, "prompt": list(prompt.token_ids),
-        "gold": list(gold),
-    }  # fmt: skip
+    example_id, ids = prompt.example_id, list(prompt.token_ids)
+    return TextOrder(group=group, example_id=example_id, sample=prompt.sample, prompt=ids, gold=list(gold))
 
 
 MOST_TEXTS = 4096  # texts whose states are remembered, of decoders that have one

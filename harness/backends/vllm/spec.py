@@ -10,12 +10,12 @@ from openended.harness.core import Json, JsonOptions, SpecError, model, ranged, 
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import Ability, ModelSpec
 
-OWN_OPTIONS = frozenset({
-    "model", "tokenizer", "skip_tokenizer_init", "revision", "tokenizer_revision", "dtype", "quantization",
-    "tensor_parallel_size", "gpu_memory_utilization", "max_model_len", "max_num_seqs", "enforce_eager",
-    "logits_processors", "worker_extension_cls", "async_scheduling", "generation_config", "trust_remote_code",
-    "hf_overrides", "load_format", "seed", "logprobs_mode", "runner", "convert",
-})  # fmt: skip
+_OWN_OPTIONS = """
+model tokenizer skip_tokenizer_init revision tokenizer_revision dtype quantization tensor_parallel_size
+gpu_memory_utilization max_model_len max_num_seqs enforce_eager logits_processors worker_extension_cls async_scheduling
+generation_config trust_remote_code hf_overrides load_format seed logprobs_mode runner convert
+"""
+OWN_OPTIONS = frozenset(_OWN_OPTIONS.split())
 """Engine options that the harness sets itself."""
 _DRAFTS = ("spec", "num_speculative")
 
@@ -68,11 +68,10 @@ class VllmSpec(ModelSpec):
 
     def identity(self) -> dict[str, Json]:
         """Return what identifies the model and what can change a logit: vLLM's version and how it computes."""
-        return {
-            **self.tokenizer_spec().identity(), "backend": self.name, "version": find_version(),
-            "quantization": self.quantization, "tensor_parallel_size": self.tensor_parallel_size,
-            "max_model_len": self.max_model_len, "enforce_eager": self.enforce_eager, "engine": dict(self.engine),
-        }  # fmt: skip
+        names = ("quantization", "tensor_parallel_size", "max_model_len", "enforce_eager")
+        options: dict[str, Json] = {name: getattr(self, name) for name in names}
+        options |= {"backend": self.name, "version": find_version(), "engine": dict(self.engine)}
+        return self.tokenizer_spec().identity() | options
 
     def context_length(self) -> int | None:
         lengths = [n for n in (super().context_length(), self.max_model_len) if n is not None]

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from openended.harness.core import DataError, ExtraNotInstalled, Ragged, SpecError
 from openended.harness.models import embedder as f, failures, finetune_classifier, score, tokenizer as tokenizers_
 from openended.harness.models.failures import check_finite, check_logits
-from openended.harness.models.forward import ForwardRow, Pool, is_batch_invariant, run_forward
+from openended.harness.models.forward import ForwardRequest, ForwardRow, Pool, is_batch_invariant, run_forward
 from openended.harness.models.requests import GradientRequest, ScoringRequest
 from openended.harness.models.score import plan_scoring, sketch_gradients, split_columns
 from openended.harness.models.spec import ModelSpec
@@ -204,7 +204,7 @@ def test_a_text_gets_the_same_bits_in_any_company(name: str) -> None:
     def read(part: list[int]) -> tuple[Any, Any]:
         jobs = [ForwardRow(i, rows[k], 1, i * 128) for i, k in enumerate(part)]
         pool, nll = Pool(-1, "last", 128, len(part)), np.zeros(128 * len(part))
-        run_forward(model, jobs, pool=pool, nll=nll, batch_size=64)
+        run_forward(model, ForwardRequest(jobs, 64, pool, nll))
         return pool.vectors[0], nll.reshape(len(part), 128)
 
     together = read(list(range(len(rows))))
@@ -373,7 +373,7 @@ def test_out_of_memory_halves_the_batch_and_goes_on() -> None:
             raise RuntimeError("CUDA out of memory. Tried to allocate")
         done.extend(part.tolist())
 
-    failures.run_in_batches(np.array([5, 9, 1, 7, 3]), 5, step)
+    failures.run_in_batches(np.array([5, 9, 1, 7, 3]), 5, step, None, None)
     assert sizes == [5, 2, 2, 1]
     assert done == [1, 3, 0, 4, 2]  # longest first
 
@@ -391,7 +391,7 @@ def test_memory_for_no_text_and_other_errors_are_raised(message, sizes, raised):
         calls.append(len(part))
         raise RuntimeError(message)
 
-    check_error(raised, message, failures.run_in_batches, np.array([1, 2]), 2, step)
+    check_error(raised, message, failures.run_in_batches, np.array([1, 2]), 2, step, None, None)
     assert calls == sizes
 
 

@@ -45,9 +45,9 @@ def counted(monkeypatch):
     seen: list[tuple[bool, bool]] = []
     whole = LanguageModel.forward
 
-    def forward(*words: Any, **options: Any) -> Any:
-        seen.append((options["nll"] is not None, options["pool"] is not None))
-        return whole(*words, **options)
+    def forward(lm: Any, request: Any, advance: Any) -> Any:
+        seen.append((request.nll is not None, request.pool is not None))
+        return whole(lm, request, advance)
 
     monkeypatch.setattr(LanguageModel, "forward", forward)
     return seen
@@ -80,9 +80,9 @@ def test_a_larger_run_reads_the_new_rows_alone_and_its_bytes_are_those_of_a_fres
     lengths: list[int] = []
     forward = LanguageModel.forward
 
-    def count(lm: Any, jobs: Any, **options: Any) -> Any:
-        lengths.append(len(jobs))
-        return forward(lm, jobs, **options)
+    def count(lm: Any, request: Any, advance: Any) -> Any:
+        lengths.append(len(request.rows))
+        return forward(lm, request, advance)
 
     monkeypatch.setattr(LanguageModel, "forward", count)
     store = tmp_path / "out" / "store"

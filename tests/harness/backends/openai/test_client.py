@@ -54,7 +54,7 @@ def write_one(transport: Any, *addresses: str, **options: Any) -> tuple[int, ...
 def post(address: str, transport: Any = None, **options: Any) -> Any:
     async def work() -> Any:
         async with Client([address], transport=transport, **options) as client:
-            return await client.post("/v1/completions", {"prompt": "a"}, [0])
+            return await client.post("/v1/completions", {"prompt": "a"}, [0], lambda reply: reply)
 
     return asyncio.run(work())
 
