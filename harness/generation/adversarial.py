@@ -5,11 +5,11 @@ to the target. No public code exists; the end token is never chosen, so that eve
 """
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from openended.harness.core import I64, Advance, SpecError, copy_to_device, decoder, ranged, row_uniforms
+from openended.harness.core import I64, Advance, copy_to_device, decoder, ranged, row_uniforms
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.generation.token_loop import TokenChooser, decode_rows
@@ -46,11 +46,10 @@ class Adversarial(Decoder):
 
     def run(self, lm: "LanguageModel", request: GenerationRequest, emit: Emit, advance: Advance) -> None:
         """Decode texts; one forward pass a step, all tokens compared at once."""
-        if self.human_ppl is None:
-            raise SpecError("decoder.adversarial.human_ppl: expected a perplexity; call resolve(human_ppl) first")
+        target = cast("float", self.human_ppl)  # a request for a decoder without one is refused before
         random = int(np.ceil(self.random_share * request.max_new_tokens)) if self.random_share else 0
         count = min(request.batch_size, len(request.prompts))
-        decode_rows([lm], request, emit, advance, _PerplexityChooser(lm, self.human_ppl, random, count, request.seed))
+        decode_rows([lm], request, emit, advance, _PerplexityChooser(lm, target, random, count, request.seed))
 
 
 class _PerplexityChooser(TokenChooser):

@@ -59,9 +59,7 @@ def build_next_token(table: QTable, request: QStatisticsRequest, vocab_size: int
 
 
 def check_rows(context_length: int | None, before: I64, continuations: Ragged) -> None:
-    """Refuse rows that do not pair, and texts that are longer than the context."""
-    if len(before) != len(continuations):
-        raise DataError(f"expected a prompt for each continuation, got {len(before)} for {len(continuations)}")
+    """Refuse texts that are longer than the context."""
     longest = int(np.max(before + continuations.lengths - 1, initial=0))
     if context_length is not None and longest > context_length:
         raise DataError(

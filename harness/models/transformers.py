@@ -222,11 +222,8 @@ def find_eos_ids(spec: ModelSpec, tokenizer: TextTokenizer) -> tuple[int, ...]:
 
 
 def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Module:
-    """Load what `embed` needs: a `LanguageModel`, or a sentence encoder for `embed_texts`."""
-    kind = spec.traits.kind
-    if kind == "causal":
-        return load_model(spec.model_spec(), device=device)
-    if kind == "masked":
+    """Load an embedder that is no causal model: a `LanguageModel`, or a sentence encoder for `embed_texts`."""
+    if spec.traits.kind == "masked":
         return load_masked(spec.model_spec(), device=device)
     try:
         from sentence_transformers import SentenceTransformer

@@ -212,9 +212,7 @@ def _compute_eigenvectors(lower: F64) -> tuple[F64, Callable[[int], F64]]:
     if dim == 1:
         return lower[0], lambda last: np.ones((1, last))
     work, _ = lapack.dsytrd_lwork(dim, lower=1)
-    reflectors, diagonal, off_diagonal, scales, info = lapack.dsytrd(lower, lower=1, lwork=int(work))
-    if info:
-        raise np.linalg.LinAlgError(f"dsytrd: illegal argument {-info}")
+    reflectors, diagonal, off_diagonal, scales, _ = lapack.dsytrd(lower, lower=1, lwork=int(work))
     solved = eigh_tridiagonal(diagonal, off_diagonal)
     values, inner = (np.asarray(part, dtype=np.float64) for part in solved)
 
@@ -223,9 +221,7 @@ def _compute_eigenvectors(lower: F64) -> tuple[F64, Callable[[int], F64]]:
         # The first row and column of the reduction's rotation are those of the identity.
         rotation = np.asfortranarray(reflectors[1:, :-1])
         work = lapack.dormqr("L", "N", rotation, scales, out[1:], -1)[1]
-        out[1:], _, info = lapack.dormqr("L", "N", rotation, scales, out[1:], int(work[0]))
-        if info:
-            raise np.linalg.LinAlgError(f"dormqr: illegal argument {-info}")
+        out[1:] = lapack.dormqr("L", "N", rotation, scales, out[1:], int(work[0]))[0]
         return out
 
     return values, vectors

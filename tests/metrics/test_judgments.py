@@ -259,6 +259,8 @@ def test_random_ties_of_counts_are_drawn_one_by_one(write):
     ("winner,loser\nx,x\n", "'x' is compared with itself"),
     ("w,x,y\nx,,-1\ny,2,\n", "expected a count of wins, got '-1'"),
     ("item,system_a,system_b\n1,x,y\n", "expected a column 'outcome'"),
+    ("system_a,system_b,wins_a,wins_b\nx,y,0,0\n", "no outcome; .*empty=skip"),
+    ("system_a,system_b,outcome,length_a,length_b\nx,y,a,0,3\n", "expected lengths above 0, got 0 and 3"),
 )
 def test_bad_comparisons(write, text, message):
     check_error(DataError, message, read_comparisons, write(text, "v.csv"))
@@ -271,6 +273,9 @@ def test_empty_outcomes_and_ratings_are_left_out_on_request_and_counted(write):
     check_error(DataError, r"v\.csv:3: example 2 \(human\) has no rating; .*empty=skip", read_judgments, path)
     judged = read_judgments(path, empty="skip")
     assert (judged.empty, len(judged)) == (1, 2)
+    nothing = write("system_a,system_b,outcome\nx,y,\n", "n.csv"), write("example_id,system,rating\n1,m,\n", "m.csv")
+    check_error(DataError, "no row has an outcome", read_comparisons, nothing[0], empty="skip")
+    check_error(DataError, "no row has a rating", read_judgments, nothing[1], empty="skip")
     assert are_ratings(["system", "rating_1"])
     assert not are_ratings(["text", "rating_1"])
 

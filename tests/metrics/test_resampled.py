@@ -78,21 +78,25 @@ def test_a_draw_is_the_metric_of_the_drawn_texts(metric):
     assert seen
 
 
-def test_a_draw_of_a_median_is_that_of_the_drawn_lengths():
-    metric, plan = METRICS["length"](), Plan(40)
+@cases(
+    "name, options, rows, key, summarize",
+    ("length", {}, "length", "length_median", np.median), ("length", {}, "length", "length_sd", np.std),
+    ("distinct_n", {"variant": "per_doc"}, "distinct_2", "distinct_2", np.nanmean),
+    ("gen_ppl", {"average": "macro"}, "gen_ppl", "gen_ppl", np.nanmean),
+)  # fmt: skip
+def test_a_draw_of_a_mean_or_a_median_is_that_of_the_drawn_texts(name, options, rows, key, summarize):
+    metric, plan = METRICS[name](**options), Plan(40)
     (features,) = draw(np.random.default_rng(0), 25, metric, MODEL)
     result = metric.compute(features)
-    drawn = [np.repeat(result.per_example["length"], weights) for weights in plan.weights(features.model.ids)]
-    made = metric.replicates(features, result, plan)
-    assert made["length_median"].draws[0].tolist() == [np.median(lengths) for lengths in drawn]
-    assert made["length_sd"].draws[0] == pytest.approx([lengths.std() for lengths in drawn])
+    drawn = [np.repeat(result.per_example[rows], weights) for weights in plan.weights(features.model.ids)]
+    assert metric.replicates(features, result, plan)[key].draws[0] == pytest.approx([summarize(each) for each in drawn])
 
 
 @build(
     ("mauve", {"restarts": 1, "clustering_seeds": 2, "quantizer": "residual_kmeans"}), ("mauve_ratio", {"estimator": "gaussian"}),
     ("precision_recall_curve", {"restarts": 1, "clustering_seeds": 2}), ("knn_precision_recall", {}),
     ("frechet", {"extrapolate": 3, "pca_share": 0.9}), ("discriminator_accuracy", {}), ("copying", {}), ("face", {}),
-    ("energy_distance", {"space": "embeddings"}), ("gradient_moment", {}), ("rank_histogram", {}), ("overused_phrases", {}),
+    ("energy_distance", {"space": "embeddings"}), ("gradient_moment", {}), ("rank_histogram", {"divergence": "renyi"}), ("overused_phrases", {}),
     ("clipped_density_coverage", {}),
 )  # fmt: skip
 def test_what_is_prepared_once_gives_what_each_would_prepare_itself(metric):

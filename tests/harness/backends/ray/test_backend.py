@@ -23,6 +23,7 @@ from openended.harness.models import (
     embed_rows,
     list_bundled_models,
 )
+from openended.harness.models.requests import GradientRequest
 from openended.harness.models.transformers import load_embedder
 from tests.helpers import cases, embed_one, embedding, generate, q_request, ragged, scoring, tiny_model
 
@@ -140,6 +141,11 @@ def test_statistics_of_q(here, there, batch_size):
         assert made.vocab_size == want.vocab_size
     with pytest.raises(DataError, match="cut it with max_new_tokens"):
         there.q_statistics(q_request(PROMPTS, ragged([[5] * 2000] * 40), decoders, batch_size=4))
+
+
+def test_gradients(here, there):
+    request = GradientRequest(prompts=PROMPTS, continuations=TEXTS, size=64)
+    assert np.array_equal(there.sketch_gradients(request), here.sketch_gradients(request))
 
 
 def test_no_text_at_all(here, there):
