@@ -14,7 +14,7 @@ from openended.harness.audit.checks import Finding
 from openended.harness.core import DataError, Ragged, UndefinedMetric
 from openended.harness.decoders import QDecoder
 from openended.harness.models import LanguageModel, ModelSpec, TextRequest
-from openended.harness.storage import MANIFEST, Entry, RowFile, RunRecord, find_input, read_entry, read_record
+from openended.harness.storage import Entry, RowFile, RunRecord, find_input, read_entry, read_record
 
 log = logging.getLogger(__name__)
 LEAST_PAIRS = 20  # pairs of texts of a comparison of strings
@@ -77,7 +77,7 @@ class EngineTexts:
         Raises:
             UndefinedMetric: If the decoder has no Q, or nobody knows the tokens that were drawn.
         """
-        requested: dict[str, Any] = core.read_json(entry.path / MANIFEST)["recipe"]["spec"]
+        requested: dict[str, Any] = entry.recipe["spec"]
         file = "replies.arrow"  # whose answers are the texts, where a reply lists several
         file = file if file in entry.files else "data.arrow"
         decoder, rows = rebuild("decoder", requested["decoder"]), RowFile(entry.path / file)
@@ -93,11 +93,10 @@ class EngineTexts:
             read = RowFile(chat.path / "chat.arrow")
             by_id = dict(zip(read.ids, read.prompt_ids, strict=True))
             prompts = Ragged.from_rows((by_id[i] for i in rows.ids), np.int64)
-        return cls(
-            f"{model} {decoder.title}", decoder, TextRequest(prompts=prompts, continuations=rows.token_ids), rows,
-            requested["seed"], requested["min_new_tokens"], requested["dtype"],
-            streams=backend in ("transformers", "vllm") and decoder.stochastic,
-        )  # fmt: skip
+        request = TextRequest(prompts=prompts, continuations=rows.token_ids)
+        seed, least, dtype = (requested[name] for name in ("seed", "min_new_tokens", "dtype"))
+        has_streams = backend in ("transformers", "vllm") and decoder.stochastic
+        return cls(f"{model} {decoder.title}", decoder, request, rows, seed, least, dtype, has_streams)
 
 
 def rebuild(group: str, node: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a spec of the group

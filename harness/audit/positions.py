@@ -125,12 +125,11 @@ def locate_tokens(
     above = (q * (better | tied_before)).sum(1)
     before = (q * (ids < tokens[:, None])).sum(1)
     missed = np.maximum(0.0, np.maximum(above - stream, stream - above - mass) - slack)
-    return {
-        "token": tokens, "outside": outside, "log_q": log_q[at, tokens], "log_q_mean": mean,
-        "log_q_var": np.maximum((q * log_q**2).sum(1) - mean**2, 0.0), "by_rank": above + uniforms[0] * mass,
-        "by_id": before + uniforms[1] * mass, "rank": (better | tied_before).sum(1), "stream": missed,
-        "repeats": np.zeros(len(tokens)), "repeats_mean": np.zeros(len(tokens)),
-    }  # fmt: skip
+    variance, rank = np.maximum((q * log_q**2).sum(1) - mean**2, 0.0), (better | tied_before).sum(1)
+    columns = {"token": tokens, "outside": outside, "rank": rank, "stream": missed}
+    columns |= {"log_q": log_q[at, tokens], "log_q_mean": mean, "log_q_var": variance}
+    columns |= {"by_rank": above + uniforms[0] * mass, "by_id": before + uniforms[1] * mass}
+    return columns | {name: np.zeros(len(tokens)) for name in ("repeats", "repeats_mean")}
 
 
 def compare_rows(q: F64, other: F64, tokens: I64) -> tuple[F64, F64, F64]:

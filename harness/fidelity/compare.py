@@ -13,7 +13,7 @@ from openended.harness.decoders import QDecoder, QTable, read_dense_q
 from openended.harness.generation import iterate_logits, penalize_chunk
 from openended.harness.imported import read_texts
 from openended.harness.models import LanguageModel, TextRequest
-from openended.harness.report import make_quantity
+from openended.harness.report import make_cell, make_quantity
 
 COLUMNS = {
     "kl": "KL(A‖B)", "kl_reverse": "KL(B‖A)", "tv": "total variation", "agreement": "same best token",
@@ -59,11 +59,11 @@ def compare_models(
             name = f"{decoders[0].title}, tokens {start + 1} to {min(end, int(step.max()) + 1)}"
             lines[name], rows[name] = tables[0][:, inside], row[inside]
     estimates = [[estimate_ratio(line, rows[name]) for line in values] for name, values in lines.items()]
+    infinite = make_cell(words="∞")
     cells = [
-        [report.make_cell(mean, interval=(mean - half, mean + half)) if mean < math.inf else report.make_cell(words="∞")
-         for mean, half in line]
+        [infinite if mean == math.inf else make_cell(mean, interval=(mean - half, mean + half)) for mean, half in line]
         for line in estimates
-    ]  # fmt: skip
+    ]
     quantities = [make_quantity("", key, title) for key, title in COLUMNS.items()]
     columns = list(zip(quantities, zip(*cells, strict=True), strict=True))
     title = f"{first.spec.title} (A) and {second.spec.title} (B): {len(texts):,} texts, {count:,} tokens"

@@ -7,10 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 # The human text ignores these.
-MODEL_AXES = (
-    "model", "decoder", "prompting", "seed", "generations", "judgments", "min_new_tokens", "created",
-    "archive",
-)  # fmt: skip
+MODEL_AXES = tuple("model decoder prompting seed generations judgments min_new_tokens created archive".split())
 TITLE_AXES = ("model", "decoder", "generations")  # already shown by the titles
 NUM_EXAMPLES = "num_examples"
 SIZE_AXES = (NUM_EXAMPLES, "task.texts")  # axes that differ between the looks at one system

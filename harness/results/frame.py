@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ARRAYS = "arrays.safetensors"
+# Columns that are fields of a result.
+_OF_RESULT = tuple("system metric status n_human n_model signature family resampling invented artifact".split())
 _DIGEST = b"openended.digest"  # in the metadata of a Parquet file
 _DTYPES: Mapping[type, Any] = {int: "Int64", float: "float64", bool: "boolean", str: object}  # of pandas; with nulls
 
@@ -167,24 +169,21 @@ def _iterate_rows(run: Run, result: core.MetricResult, types: Mapping[str, type]
     is_model = result.system == "model"
     axes = {k: v for k, v in run.axes.items() if is_model or describes_human_side(k)}
     setting = serialize_axes({k: v for k, v in axes.items() if k != "seed"})
-    shared = {
-        **{name: getattr(result, name) for name in ("system", "metric", "status", "n_human", "n_model", "signature")},
-        **{name: getattr(result, name) for name in ("family", "resampling", "invented", "artifact")},
-        **{f"{r}_title": (run.titles[r] or str(axes.get(r) or "")) if is_model else "" for r in ("model", "decoder")},
-        "source": run, "run": run.name, "experiment": run.experiment,
-        "setting": hashlib.sha256(setting.encode()).hexdigest()[:12], "reason": "; ".join(result.notes),
-        "axes": {name: types[name](value) for name, value in axes.items() if value is not None},
-    }  # fmt: skip
-    who = parse_signature(result.signature).get("raters")  # shown in every column title: LLM judge or simulated raters
+    shared: dict[str, Any] = {name: getattr(result, name) for name in _OF_RESULT}
+    shared |= {"source": run, "run": run.name, "experiment": run.experiment, "reason": "; ".join(result.notes)}
+    for role in ("model", "decoder"):
+        shared[f"{role}_title"] = (run.titles[role] or str(axes.get(role) or "")) if is_model else ""
+    shared["setting"] = hashlib.sha256(setting.encode()).hexdigest()[:12]
+    shared["axes"] = {name: types[name](value) for name, value in axes.items() if value is not None}
+    raters = parse_signature(result.signature).get("raters")  # in every column title: LLM judge or simulated raters
+    suffix = f" ({raters})" if raters else ""
     for key, value in (result.values or {result.primary: math.nan}).items():
         interval = result.intervals.get(key, {})
         low, high = (math.nan if (end := interval.get(name)) is None else end for name in ("low", "high"))
-        yield RunValue(
-            **shared,
-            key=key, title=(result.titles.get(key) or key) + (f" ({who})" if who else ""), value=value,
-            sd=result.sd.get(key, math.nan), low=low, high=high,
-            primary=key == result.primary, direction=result.directions.get(key) or result.direction,
-        )  # fmt: skip
+        title, sd = (result.titles.get(key) or key) + suffix, result.sd.get(key, math.nan)
+        numbers: dict[str, Any] = {"value": value, "sd": sd, "low": low, "high": high, "primary": key == result.primary}
+        direction = result.directions.get(key) or result.direction
+        yield RunValue(**shared, **numbers, key=key, title=title, direction=direction)
 
 
 def check_axes(results: Results, names: Iterable[str]) -> None:
@@ -246,11 +245,10 @@ def parse_filters(texts: Iterable[str]) -> dict[str, str]:
 def join_results(first: Results, second: Results) -> Results:
     """Return the results with the runs of both."""
     axes = {**first.axes, **second.axes}
-    return Results(
-        (*first.rows, *second.rows), (*first.runs, *second.runs),
-        {name: axes[name] for name in order_axes(axes)},
-        first.superseded + second.superseded, first.damaged | second.damaged, {**first.left_out, **second.left_out},
-    )  # fmt: skip
+    axes = {name: axes[name] for name in order_axes(axes)}
+    superseded, left_out = first.superseded + second.superseded, {**first.left_out, **second.left_out}
+    rows, runs = (*first.rows, *second.rows), (*first.runs, *second.runs)
+    return Results(rows, runs, axes, superseded, first.damaged | second.damaged, left_out)
 
 
 def write_frame(results: Results, folder: Path) -> list[Path]:

@@ -112,10 +112,8 @@ def _compute_space(results: Results, name: str, signature: str) -> JointSpace:
     if metric.most is not None and max(map(len, (human[1], *distinct.values()))) > metric.most:
         raise _NoSpaceError(f"a side has more than {metric.most:,} texts")
     clusterings = JOINT_CLUSTERINGS if isinstance(metric, Quantized) else 0
-    spec = {
-        "metric": core.canonicalize(metric), "system": "joint",
-        "intervals": [core.COUNT, core.RESAMPLING_VERSION], "joint": [clusterings, VERSION],
-    }  # fmt: skip
+    spec = {"metric": core.canonicalize(metric), "system": "joint", "joint": [clusterings, VERSION]}
+    spec["intervals"] = [core.COUNT, core.RESAMPLING_VERSION]
     inputs = {f"system {number}": entry for number, entry in enumerate(distinct)} | human[0]
 
     sizes = f"{len(distinct)} systems and {len(human[1])} human texts"

@@ -38,9 +38,7 @@ if TYPE_CHECKING:
     from openended.harness.results.runs import Run
 
 # Signature fields that describe the data, not the options of the metric; the axes show them.
-FACTS = (
-    "n", "model", "length", "min_new_tokens", "task", "texts", "scorer", "tokens", "embedder", "judgments", "raters",
-)  # fmt: skip
+FACTS = tuple("n model length min_new_tokens task texts scorer tokens embedder judgments raters".split())
 Pair = tuple[str, str]  # metric, key
 _SHARED = ("system", "metric", "key", "signature", "title", "family", "invented", "primary")  # by all seeds
 Ranks = Mapping[str, Mapping[str, float]]
@@ -335,10 +333,9 @@ def take_distances(items: Sequence[SystemValue]) -> list[SystemValue]:
         ends = sorted(abs(end - center) for end in item.interval or ())
         if item.interval is not None and item.interval[0] <= center <= item.interval[1]:
             ends[0] = 0.0
-        return dataclasses.replace(
-            item, mean=abs(item.mean - center), values={seed: abs(v - center) for seed, v in item.values.items()},
-            title=f"|Δ {item.title}|", direction="lower", interval=(ends[0], ends[1]) if ends else None,
-        )  # fmt: skip
+        mean, values = abs(item.mean - center), {seed: abs(v - center) for seed, v in item.values.items()}
+        title, interval = f"|Δ {item.title}|", (ends[0], ends[1]) if ends else None
+        return dataclasses.replace(item, mean=mean, values=values, title=title, direction="lower", interval=interval)
 
     distances = []
     for item in items:

@@ -111,11 +111,9 @@ def declare_dataset(request: RunRequest, session: Session) -> Dataset:
         other = TextRows("other human", beyond, SPARE_ROWS, tokenizer)
     chat = _declare_chat(request, examples, session)
     human_rows = TextRows("human", human, HUMAN_ROWS, tokenizer, chat)
-    return Dataset(
-        tokenizer, units, load_cutter, examples, human, chat,
-        human_rows=human_rows, spare_rows=TextRows("more human", human, SPARE_ROWS, tokenizer),
-        reference_rows=replace(human_rows, file=REFERENCE_ROWS) if task.has_references() else None, other_rows=other,
-    )  # fmt: skip
+    rows = human_rows, TextRows("more human", human, SPARE_ROWS, tokenizer)
+    references = replace(human_rows, file=REFERENCE_ROWS) if task.has_references() else None
+    return Dataset(tokenizer, units, load_cutter, examples, human, chat, *rows, references, other)
 
 
 def check_dataset(request: RunRequest, dataset: Dataset, executor: Executor) -> None:

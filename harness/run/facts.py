@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from openended.harness import core, imported
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, digest_encoding
 from openended.harness.run.dataset import HUMAN_ROWS, REFERENCE_ROWS
-from openended.harness.run.settings import JudgmentOptions, RunModels, TextOptions, read_preset
-from openended.harness.run.steps import Executor, TextRows, has_tokens_of
+from openended.harness.run.settings import Settings, read_preset
+from openended.harness.run.steps import Executor, Step, TextRows, has_tokens_of
 from openended.harness.storage import RowFile
 
 _SHORT = 6  # hexadecimal digits of a digest in a signature, for people
@@ -21,25 +22,30 @@ _TOKEN_IDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class FactOptions:
-    """What signatures say of a run, besides the metric and the texts."""
+class Measurement:
+    """One metric of one system, with the step that computes it, or the reason why it has no value."""
 
-    task: core.Task
-    models: RunModels
-    texts: TextOptions
-    judgments: JudgmentOptions
-    protocol: str | None
-    thinking: core.Thinking | None = None  # what is scored of texts with reasoning; None: they have none
+    metric: core.Metric
+    system: Literal["human", "model", "ceiling"]
+    human: TextRows
+    model: TextRows  # what a metric of one side reads
+    reason: str = ""
+    step: Step | None = None
+    texts_per_prompt: int = 0  # of the human row, where prompts have several texts: as many as the system has
+    thinking: core.Thinking | None = None  # what is scored of the system's texts with reasoning; None: they have none
+
+    @property
+    def sides(self) -> tuple[TextRows, ...]:
+        """The texts that are read."""
+        return {"one": (self.model,), "human": (self.human,), "two": (self.human, self.model)}[self.metric.sides]
 
 
-def collect_facts(
-    options: FactOptions, metric: core.Metric, human: TextRows, model: TextRows, executor: Executor
-) -> dict[str, str]:
+def collect_facts(settings: Settings, measurement: Measurement, executor: Executor) -> dict[str, str]:
     """Return the facts of the data that identify a number, equal for all systems of a column.
 
     The digest of prompts and human texts identifies the data: no path, line ends or compression do.
     """
-    run_models, task = options.models, options.task
+    run_models, task, metric, human = settings.models, settings.task, measurement.metric, measurement.human
     needs, out = metric.needs(), dict[str, str]()
     roles = {need.by for need in needs} | {need.kind for need in needs}
     embedder, scorer, tested = run_models.embedder, run_models.scorer, run_models.model
@@ -58,32 +64,32 @@ def collect_facts(
         out["tokens"] = "words" if counter is None else f"model@{digest_encoding(counter)[:_SHORT]}"
     if "icu" in roles:
         out["tokens"] = core.describe_icu()
-    n_human, n_model = (len(RowFile(executor.locate(rows))) for rows in (human, model))
+    n_human, n_model = (len(RowFile(executor.locate(rows))) for rows in (human, measurement.model))
     out["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else str(n_model)
-    path = options.judgments.path
+    path = settings.judgments.path
     if "judgments" in roles and path is not None and path.is_file():
         out["judgments"] = f"{path.name}@{core.digest_file(path)[:_SHORT]}"
-        out |= describe_columns(options.judgments.columns)
+        out |= describe_columns(settings.judgments.columns)
     for need in needs:
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))
             out["corpus"] = _digest_corpus_texts(path, imported.digest_corpus(path))[:_SHORT]
     weights = [_name_model(ModelSpec(path=str(dict(n.options)["path"]))) for n in needs if n.kind == "classifier"]
     out |= {"weights": "+".join(weights)} if weights else {}
-    if options.protocol is not None:
-        preset = read_preset(options.protocol)["metric"].get(metric.name)
+    if settings.protocol is not None:
+        preset = read_preset(settings.protocol)["metric"].get(metric.name)
         if preset and all(core.canonicalize(getattr(metric, name)) == value for name, value in preset.items()):
-            out["protocol"] = options.protocol
+            out["protocol"] = settings.protocol
     out |= type(metric).libraries()
-    length, cutter = options.texts.max_new_tokens, run_models.cutting_tokenizer
+    length, cutter = settings.texts.max_new_tokens, run_models.cutting_tokenizer
     unit = "words" if cutter is None else f"tokens@{digest_encoding(cutter)[:_SHORT]}"
     out["length"] = f"{length} {unit}" if length is not None else "None"
     if tested is not None and any(need.reads_q for need in needs):
-        out["min_new_tokens"] = str(options.texts.least_length)  # Q gives the end of text no probability before
+        out["min_new_tokens"] = str(settings.texts.least_length)  # Q gives the end of text no probability before
     if tested is not None and tested.signature_note:
         out["model"] = tested.signature_note  # values from unchecked servers get their own column
-    if options.thinking not in (None, "drop"):  # else the answers, as of models that do not reason
-        out["thinking"] = str(options.thinking)
+    if measurement.thinking not in (None, "drop"):  # else the answers, as of models that do not reason
+        out["thinking"] = str(measurement.thinking)
     out["task"] = task.name
     out["texts"] = digest_texts(executor.get(human.step).path / HUMAN_ROWS)[:_SHORT]
     if human.file == REFERENCE_ROWS:
@@ -130,12 +136,13 @@ def _digest_corpus_texts(path: Path, content: str) -> str:  # noqa: ARG001 - par
     return core.digest(imported.load_corpus(path))
 
 
-def describe_token_ids(options: FactOptions, metric: core.Metric, source: TextRows, executor: Executor) -> str | None:
+def describe_token_ids(settings: Settings, measurement: Measurement, executor: Executor) -> str | None:
     """Say whether a metric reads ids of a sample file, or re-tokenizes a text; None if neither or by an option."""
+    source = measurement.model
     ids = RowFile(executor.locate(source)).facts.get("ids")
-    run_models, specs = options.models, set[ModelSpec | None]()
-    embedder, is_imported = run_models.embedder, options.texts.generations is not None
-    for need in metric.needs():
+    run_models, specs = settings.models, set[ModelSpec | None]()
+    embedder, is_imported = run_models.embedder, settings.texts.generations is not None
+    for need in measurement.metric.needs():
         always = {name for name, value in need.options if value} & {"retokenize", "without_end"}
         if need.kind in ("tokens", "token_nll", "token_rank", "gradients") and need.by == "scorer" and not always:
             specs.add(run_models.counter)

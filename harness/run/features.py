@@ -351,7 +351,8 @@ class FeatureTable:
         def list_wider() -> list[Step]:  # few steps are looked for in others
             return [self._declare_pass(source, each) for each in wider]
 
-        return replace(step, gives=gives, shares_rows=not is_sentence, list_wider=list_wider)
+        list_reusable = None if is_sentence else partial(self.reader.list_reusable, spec)
+        return replace(step, gives=gives, list_reusable=list_reusable, list_wider=list_wider)
 
     def _name_model(self, spec: models.BackendSpec) -> str:
         """Return ` by` a model other than the scorer."""

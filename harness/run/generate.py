@@ -73,7 +73,8 @@ def declare_generation(
     maker = TextMaker(request, generator, dataset, session)
     what, count = f"{model.title} {decoder.title}", texts.num_planned * texts.replies
     sizes = count, count * length
-    step = Step("generate", what, "model", spec, inputs, maker.write, *sizes, model, shares_rows=True)
+    reusable = storage.list_sharing_artifacts
+    step = Step("generate", what, "model", spec, inputs, maker.write, *sizes, model, list_reusable=reusable)
     return TextRows("model", step, DATA, dataset.tokenizer, chat)
 
 

@@ -8,17 +8,17 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from openended.harness import core
 from openended.harness.models import ModelSpec
 from openended.harness.run.dataset import REFERENCE_ROWS, Dataset
-from openended.harness.run.facts import FactOptions, collect_facts, describe_token_ids
+from openended.harness.run.facts import Measurement, collect_facts, describe_token_ids
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Executor, Input, Inputs, Step, StepFailedError, TextRows
@@ -30,50 +30,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SystemRole = Literal["human", "model", "ceiling"]
 # From this many texts on a side, nothing derived is kept for the next metric: indexes would fill the memory.
 MANY = 200_000
-_RESULT_TYPES = {"metric": str, "signature": str, "n_human": int, "n_model": int, "values": Mapping, "sd": Mapping,
-                 "notes": tuple}  # fmt: skip
+_RESULT_TYPES = {"metric": str, "signature": str, "n_human": int, "n_model": int, "values": Mapping, "notes": tuple}
+_RESULT_TYPES["sd"] = Mapping
 _NO_VALUE = "a resample of so few texts has no value"
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """One metric of one system; `declare` adds the step, or the reason why there is no value."""
-
-    metric: core.Metric
-    system: SystemRole
-    human: TextRows
-    model: TextRows  # what a metric of one side reads
-    reason: str = ""
-    step: Step | None = None
-    texts_per_prompt: int = 0  # of the human row, where prompts have several texts: as many as the system has
-
-    @property
-    def sides(self) -> tuple[TextRows, ...]:
-        """The texts that are read."""
-        return {"one": (self.model,), "human": (self.human,), "two": (self.human, self.model)}[self.metric.sides]
-
-    def read_result(self, options: FactOptions, executor: Executor) -> core.MetricResult:
-        """Return the result; that of a metric without a value, or whose code raised, has a note with why."""
-        reason = self.reason
-        status: core.Status = "undefined"
-        if self.step is not None:
-            try:
-                entry = executor.get(self.step)
-                return describe_result(self.system, self.metric, load_result(entry.path), entry.name)
-            except StepFailedError as err:
-                reason, status = str(err), "failed"
-            except core.UndefinedMetric as err:
-                reason = str(err)
-        facts = collect_facts(options, self.metric, self.human, self.model, executor)
-        counts = [len(RowFile(executor.locate(rows))) for rows in (self.human, self.model)]
-        result = _build_undefined_result(self.metric, facts, counts, reason, status)
-        return describe_result(self.system, self.metric, result, None)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunTexts:
     """The texts of a run."""
 
@@ -83,6 +47,7 @@ class RunTexts:
     model_rows: TextRows
     features: FeatureTable  # has what the decoder needed of the human side
     audit: Step | None = None  # of the texts, where `audit=true` asks for it
+    others: Sequence[TextRows] = ()  # all systems of a grid, for metrics that fit something on all of them
 
     @property
     def human_rows(self) -> TextRows:
@@ -96,13 +61,19 @@ class RunTexts:
     def path(self) -> Path:
         return self.executor.locate(self.model_rows)
 
+    @cached_property
+    def thinking(self) -> core.Thinking | None:
+        """What is scored of the system's texts with reasoning; None if they have none."""
+        thinking: core.Thinking | None = self.executor.read_rows(self.model_rows.rows).facts.get("thinking")
+        return thinking
+
     def list_measurements(self, metric: core.Metric) -> Iterator[Measurement]:
         """Yield the values of a metric that are in the record; of one that cannot be computed, the reason.
 
         A metric of two sides depends on their sizes, so that the ceiling has as many texts as the system.
         """
         task, read, human = self.settings.task, self.executor.read_rows, self.find_human_rows(metric)
-        of_model = Measurement(metric, "model", self.human_rows, self.model_rows)
+        of_model = Measurement(metric, "model", self.human_rows, self.model_rows, thinking=self.thinking)
         if metric.needs_prompts and not task.prompted:
             yield replace(of_model, reason="not defined without prompts")
             return
@@ -111,14 +82,14 @@ class RunTexts:
             return
         if metric.sides == "one" and task.has_human():
             per_prompt = self.count_per_prompt() if human is not self.human_rows else 0
-            yield Measurement(metric, "human", human, human, texts_per_prompt=per_prompt)
+            yield replace(of_model, system="human", human=human, model=human, texts_per_prompt=per_prompt)
         needed = len(read(self.model_rows.rows, max(self.settings.texts.num_model_texts, 1)))
         if metric.sides == "two" and metric.ceiling:  # in place of a human value
             spare = self.dataset.spare_rows
             have = len(read(spare.rows, needed))
             lack = f"it needs {needed} further human texts, as many as a system has; {have} were left"
             missing = replace(of_model, system="ceiling", reason=f"no human–human reference: {lack}")
-            yield Measurement(metric, "ceiling", human, spare) if have == needed else missing
+            yield replace(of_model, system="ceiling", human=human, model=spare) if have == needed else missing
         yield replace(of_model, human=human) if needed else replace(of_model, reason="there are no texts")
 
     def find_human_rows(self, metric: core.Metric) -> TextRows:
@@ -151,119 +122,124 @@ def describe_result(
         target = metric.target_of(key)
         return metric.best_of(key) if target is None else f"nearest {target:g}"
 
-    return replace(
-        result, system=system, artifact=artifact, family=metric.family, direction=metric.direction,
-        directions={key: name_best(key) for key in result.values}, titles=dict(metric.titles),
-        bounds={key: metric.bounds_of(key, result) for key in result.values}, resampling=metric.resampling,
-    )  # fmt: skip
+    facts = {name: getattr(metric, name) for name in ("family", "direction", "resampling")}
+    facts |= {"directions": {key: name_best(key) for key in result.values}, "titles": dict(metric.titles)}
+    facts["bounds"] = {key: metric.bounds_of(key, result) for key in result.values}
+    return replace(result, system=system, artifact=artifact, **facts)
 
 
-@dataclass(frozen=True, slots=True)
-class MeasureStage:
-    """Declares the metrics of a run; `features` has declared all that they need."""
+def declare_measurement(texts: RunTexts, measurement: Measurement) -> Measurement:
+    """Declare a metric of a system; one that has no value has a reason in place of a step."""
+    metric, system, texts_per_prompt = measurement.metric, measurement.system, measurement.texts_per_prompt
+    settings, judgments, judged, player = texts.settings, texts.judgments, None, ""
+    try:
+        needs_file = len(metric.text_needs()) < len(metric.needs())
+        if needs_file and judgments is not None and isinstance(metric, core.ReadsFile):
+            judged, player = judgments.read_player(metric, human=system == core.HUMAN)
+        sides = _list_sides(texts, measurement)
+        inputs: dict[str, Input] = {}
+        if needs_file and judgments is not None:
+            inputs["judgments"] = judgments.digest
+        for name, rows in sides.items():
+            inputs |= texts.features.list_inputs(name, rows, metric.text_needs())
+    except core.UndefinedMetric as err:
+        return replace(measurement, reason=str(err))
 
-    options: FactOptions
-    features: FeatureTable
-    intervals: int
-    others: Sequence[TextRows] = ()
-    """All systems of a grid, for metrics that fit something on all of them."""
-    judgments: "JudgmentSource | None" = None
-    """None where no metric reads judgments."""
+    @cache
+    def build_spec() -> Mapping[str, Any]:
+        spec = {
+            "metric": core.canonicalize(metric),
+            "facts": collect_facts(settings, measurement, texts.executor),
+            "system": "model" if system == core.HUMAN else system,  # the same texts as a system: one artifact
+        }
+        if ids := describe_token_ids(settings, measurement, texts.executor):
+            spec["ids"] = ids
+        if judged is not None:
+            spec["player"] = player
+        if texts_per_prompt:
+            spec["texts_per_prompt"] = texts_per_prompt
+        if code := _digest_plugin(metric):
+            spec["code"] = code
+        if settings.intervals:
+            spec["intervals"] = [settings.intervals, core.RESAMPLING_VERSION]
+        return spec
 
-    def declare(self, measurement: Measurement) -> Measurement:
-        """Declare a metric of a system; one that has no value has a reason in place of a step."""
-        metric, system, texts_per_prompt = measurement.metric, measurement.system, measurement.texts_per_prompt
-        human, model, judged, player = measurement.human, measurement.model, None, ""
+    def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
+        spec = build_spec()
+        features, notes = _load_features(texts, metric, sides, spec["facts"], inputs), list[str]()
+        features = replace(features, texts_per_prompt=texts_per_prompt)
+        if judged is not None and isinstance(metric, core.ReadsFile):
+            data = {need: judged for need in metric.needs() if need.kind == "judgments"}
+            parts = {name: getattr(features, name) for name in ("human", "model", "references")}
+            parts = {n: replace(side, data={**side.data, **data}) for n, side in parts.items() if side is not None}
+            features = replace(features, **{**parts, "model": replace(parts["model"], system=player)})
+            if core.HUMAN not in judged.players:
+                features = replace(features, references=None)
+        if isinstance(metric, TwoSample):
+            features, notes = metric.limit_texts(features)
         try:
-            needs_file = len(metric.text_needs()) < len(metric.needs())
-            if needs_file and self.judgments is not None and isinstance(metric, core.ReadsFile):
-                judged, player = self.judgments.read_player(metric, human=system == core.HUMAN)
-            sides = self._list_sides(metric, human, model)
-            inputs: dict[str, Input] = {}
-            if needs_file and self.judgments is not None:
-                inputs["judgments"] = self.judgments.digest
-            for name, rows in sides.items():
-                inputs |= self.features.list_inputs(name, rows, metric.text_needs())
+            result = compute_metric(metric, features, core.Plan(settings.intervals))
         except core.UndefinedMetric as err:
-            return replace(measurement, reason=str(err))
+            counts = [len(features.human), len(features.model)]
+            result = _build_undefined_result(metric, spec["facts"], counts, str(err))
+        except core.HarnessError:
+            raise
+        except (Exception, SystemExit) as err:
+            reason = f"failed with {type(err).__name__}: {core.shorten_error(err)}{core.format_last_frame(err)}"
+            log.error("metric %s of %s %s", metric.name, measurement.model.title, reason)
+            log.debug("%s", "".join(traceback.format_exception(err)))
+            raise StepFailedError(reason) from err
+        for side in (features.human, features.model):
+            if len(side) >= MANY:
+                side.drop_derived()
+        id_notes = (f"computed on {spec['ids']}",) if "ids" in spec else ()
+        return save_result(folder, replace(result, notes=(*result.notes, *notes, *id_notes)))
 
-        executor = self.features.executor
+    what = f"{metric.name} {system}"
+    reads = measurement.human.step, measurement.model.step
+    step = Step("measure", what, system, build_spec, inputs, write, metric=metric.name, reads=reads)
+    return replace(measurement, step=step)
 
-        @cache
-        def build_spec() -> Mapping[str, Any]:
-            spec = {
-                "metric": core.canonicalize(metric),
-                "facts": collect_facts(self.options, metric, human, model, executor),
-                "system": "model" if system == core.HUMAN else system,  # the same texts as a system: one artifact
-            }
-            if ids := describe_token_ids(self.options, metric, model, executor):
-                spec["ids"] = ids
-            if judged is not None:
-                spec["player"] = player
-            if texts_per_prompt:
-                spec["texts_per_prompt"] = texts_per_prompt
-            if code := _digest_plugin(metric):
-                spec["code"] = code
-            if self.intervals:
-                spec["intervals"] = [self.intervals, core.RESAMPLING_VERSION]
-            return spec
 
-        def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
-            spec = build_spec()
-            features, notes = self._load_features(metric, sides, spec["facts"], inputs), list[str]()
-            features = replace(features, texts_per_prompt=texts_per_prompt)
-            if judged is not None and isinstance(metric, core.ReadsFile):
-                data = {need: judged for need in metric.needs() if need.kind == "judgments"}
-                parts = {name: getattr(features, name) for name in ("human", "model", "references")}
-                parts = {n: replace(side, data={**side.data, **data}) for n, side in parts.items() if side is not None}
-                features = replace(features, **{**parts, "model": replace(parts["model"], system=player)})
-                if core.HUMAN not in judged.players:
-                    features = replace(features, references=None)
-            if isinstance(metric, TwoSample):
-                features, notes = metric.limit_texts(features)
-            try:
-                result = compute_metric(metric, features, core.Plan(self.intervals))
-            except core.UndefinedMetric as err:
-                counts = [len(features.human), len(features.model)]
-                result = _build_undefined_result(metric, spec["facts"], counts, str(err))
-            except core.HarnessError:
-                raise
-            except (Exception, SystemExit) as err:
-                reason = f"failed with {type(err).__name__}: {core.shorten_error(err)}{core.format_last_frame(err)}"
-                log.error("metric %s of %s %s", metric.name, model.title, reason)
-                log.debug("%s", "".join(traceback.format_exception(err)))
-                raise StepFailedError(reason) from err
-            for side in (features.human, features.model):
-                if len(side) >= MANY:
-                    side.drop_derived()
-            id_notes = (f"computed on {spec['ids']}",) if "ids" in spec else ()
-            return save_result(folder, replace(result, notes=(*result.notes, *notes, *id_notes)))
+def read_result(settings: Settings, measurement: Measurement, executor: Executor) -> core.MetricResult:
+    """Return the result; that of a metric without a value, or whose code raised, has a note with why."""
+    metric, system, reason = measurement.metric, measurement.system, measurement.reason
+    status: core.Status = "undefined"
+    if measurement.step is not None:
+        try:
+            entry = executor.get(measurement.step)
+            return describe_result(system, metric, load_result(entry.path), entry.name)
+        except StepFailedError as err:
+            reason, status = str(err), "failed"
+        except core.UndefinedMetric as err:
+            reason = str(err)
+    counts = [len(RowFile(executor.locate(rows))) for rows in (measurement.human, measurement.model)]
+    facts = collect_facts(settings, measurement, executor)
+    return describe_result(system, metric, _build_undefined_result(metric, facts, counts, reason, status), None)
 
-        what = f"{metric.name} {system}"
-        reads = human.step, model.step
-        step = Step("measure", what, system, build_spec, inputs, write, metric=metric.name, reads=reads)
-        return replace(measurement, step=step)
 
-    def _list_sides(self, metric: core.Metric, human: TextRows, model: TextRows) -> dict[str, TextRows]:
-        """Return the rows that a metric reads, by the name of their side in the inputs of its step."""
-        sides = {"human": human} if metric.sides != "one" or _reads_references(metric, human) else {}
-        sides |= {"model": model} if metric.sides != "human" else {}
-        return sides | {f"other {n}": other for n, other in enumerate(self.others if metric.reads_grid else ())}
+def _list_sides(texts: RunTexts, measurement: Measurement) -> dict[str, TextRows]:
+    """Return the rows that a metric reads, by the name of their side in the inputs of its step."""
+    metric, human = measurement.metric, measurement.human
+    sides = {"human": human} if metric.sides != "one" or _reads_references(metric, human) else {}
+    sides |= {"model": measurement.model} if metric.sides != "human" else {}
+    return sides | {f"other {n}": other for n, other in enumerate(texts.others if metric.reads_grid else ())}
 
-    def _load_features(
-        self, metric: core.Metric, sides: Mapping[str, TextRows], facts: Mapping[str, str], inputs: Inputs
-    ) -> core.Features:
-        """Load the sides of a metric; one that reads one side gets it as both."""
-        loaded = {n: self.features.load_side(n, rows, metric.text_needs(), inputs) for n, rows in sides.items()}
-        if not core.is_bundled(type(metric)):  # what a plug-in changes is seen by no other metric
-            for name, side in loaded.items():
-                lists = {need: list(value) for need, value in side.data.items() if isinstance(value, list)}
-                loaded[name] = replace(side, data={**side.data, **lists})
-        model = loaded["model" if "model" in loaded else "human"]
-        human = model if metric.sides == "one" else loaded["human"]
-        has_references = "human" in sides and _reads_references(metric, sides["human"])
-        others = tuple(side for name, side in loaded.items() if name not in ("human", "model"))
-        return core.Features(human, model, facts, others, loaded["human"] if has_references else None)
+
+def _load_features(
+    texts: RunTexts, metric: core.Metric, sides: Mapping[str, TextRows], facts: Mapping[str, str], inputs: Inputs
+) -> core.Features:
+    """Load the sides of a metric; one that reads one side gets it as both."""
+    loaded = {n: texts.features.load_side(n, rows, metric.text_needs(), inputs) for n, rows in sides.items()}
+    if not core.is_bundled(type(metric)):  # what a plug-in changes is seen by no other metric
+        for name, side in loaded.items():
+            lists = {need: list(value) for need, value in side.data.items() if isinstance(value, list)}
+            loaded[name] = replace(side, data={**side.data, **lists})
+    model = loaded["model" if "model" in loaded else "human"]
+    human = model if metric.sides == "one" else loaded["human"]
+    has_references = "human" in sides and _reads_references(metric, sides["human"])
+    others = tuple(side for name, side in loaded.items() if name not in ("human", "model"))
+    return core.Features(human, model, facts, others, loaded["human"] if has_references else None)
 
 
 def _reads_references(metric: core.Metric, human: TextRows) -> bool:
@@ -366,8 +342,5 @@ def add_intervals(
 def _build_undefined_result(
     metric: core.Metric, facts: Mapping[str, str], counts: Sequence[int], reason: str, status: core.Status = "undefined"
 ) -> core.MetricResult:
-    return core.MetricResult(
-        metric=metric.name, signature=core.build_signature(metric, facts), primary=metric.name,
-        values={metric.name: float("nan")},
-        n_human=counts[0], n_model=counts[1], status=status, notes=(reason,),
-    )  # fmt: skip
+    name, signature = metric.name, core.build_signature(metric, facts)
+    return core.MetricResult(name, signature, name, {name: math.nan}, counts[0], counts[1], status, (reason,))

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from openended.harness import core
 from openended.harness.run.dataset import check_dataset, declare_dataset
-from openended.harness.run.facts import FactOptions, digest_texts
+from openended.harness.run.facts import Measurement, digest_texts
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.generate import declare_generation, may_reason
-from openended.harness.run.measure import Measurement, MeasureStage, RunTexts, resolve_units
+from openended.harness.run.measure import RunTexts, declare_measurement, read_result, resolve_units
 from openended.harness.run.notes import list_notes, remark_on_batches, remark_on_device
 from openended.harness.run.request import open_request
 from openended.harness.run.run_record import Outcome, write_explanations, write_record
@@ -42,10 +42,10 @@ def run(
         HarnessError: For everything that is about the user's input.
     """
     executor = Executor(session, plan_only=False)
-    texts = make_texts(settings, executor)
+    marked = [source.mark_other(number) for number, source in enumerate(others)]
+    texts = replace(make_texts(settings, executor), others=marked)
     settings, dataset = texts.settings, texts.dataset
-    measurements, options = measure_all(texts, others)
-    results = [measurement.read_result(options, executor) for measurement in measurements]
+    results = [read_result(settings, measurement, executor) for measurement in measure_all(texts)]
     session.end_run()
     notes = list_notes(texts)
     not_drawn: list[str] = []
@@ -95,28 +95,21 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
     return RunTexts(settings, request.judgments, dataset, rows, features, audit)
 
 
-def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> tuple[list[Measurement], FactOptions]:
+def measure_all(texts: RunTexts) -> list[Measurement]:
     """Compute the features, then every metric: of the system under test, the human row and the ceiling."""
-    settings, executor = texts.settings, texts.executor
-    others = [source.mark_other(number) for number, source in enumerate(others)]
-    measurements = [each for metric in settings.metrics for each in texts.list_measurements(metric)]
+    measurements = [each for metric in texts.settings.metrics for each in texts.list_measurements(metric)]
     defined = [each for each in measurements if not each.reason]
     requests: list[tuple[TextRows, Sequence[core.Need]]] = []
     requests += [(source, each.metric.text_needs()) for each in defined for source in each.sides]
     metrics = dict.fromkeys(each.metric for each in defined)
-    requests += [(source, metric.text_needs()) for metric in metrics if metric.reads_grid for source in others]
+    requests += [(source, metric.text_needs()) for metric in metrics if metric.reads_grid for source in texts.others]
     for rows in texts.list_further_human():  # what a report compares the systems with
         shared = [metric for metric in metrics if isinstance(metric, TwoSample) and metric.shares_space]
         requests += [(rows, metric.text_needs()) for metric in shared]
-    executor.run(*texts.features.declare(requests))
-    thinking = executor.read_rows(texts.model_rows.rows).facts.get("thinking")
-    options = FactOptions(
-        settings.task, settings.models, settings.texts, settings.judgments, settings.protocol, thinking
-    )
-    measures = MeasureStage(options, texts.features, settings.intervals, tuple(others), texts.judgments)
-    measurements = [each if each.reason else measures.declare(each) for each in measurements]
-    executor.run(*(each.step for each in measurements if each.step is not None))
-    return measurements, options
+    texts.executor.run(*texts.features.declare(requests))
+    measurements = [each if each.reason else declare_measurement(texts, each) for each in measurements]
+    texts.executor.run(*(each.step for each in measurements if each.step is not None))
+    return measurements
 
 
 def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Settings:

@@ -134,7 +134,7 @@ class TextReader:
             prompts = core.Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
         identities, stored = _identify_ids(prompts, continuations), dict[bytes, tuple[int, int]]()
         artifacts, facts, truncated = list[ReadRows](), dict[str, Any](), 0
-        for entry in self._list_reusable(inputs[SHARED], text_pass.model):
+        for entry in self.list_reusable(text_pass.model, inputs[SHARED]):
             for row, identity in enumerate(storage.load_array(entry.path / _IDENTITIES)):
                 stored.setdefault(identity.tobytes(), (len(artifacts), row))
             artifacts.append(_load_pass(entry.path, text_pass))
@@ -183,32 +183,25 @@ class TextReader:
             embedded = models.embed_rows(model, request, advance)
             return ReadRows(None, embedded.vectors, self._describe(model) | {"truncated": embedded.truncated})
         lm = self.session.model(spec, self.runtime)
-        whole, batch = options.scope == "prompt_and_continuation", self._choose_batch(lm)
+        texts: dict[str, Any] = {"prompts": prompts, "continuations": continuations, "ranks": text_pass.ranks}
+        texts |= {"include_prompt": options.scope == "prompt_and_continuation", "batch_size": self._choose_batch(lm)}
         if embedder is not None:
-            both = models.EmbeddingRequest(
-                prompts=prompts, continuations=continuations, embedder=embedder, include_prompt=whole,
-                ranks=text_pass.ranks, batch_size=batch,
-            )  # fmt: skip
+            both = models.EmbeddingRequest(embedder=embedder, **texts)
             of_texts, scores = models.embed_and_score(lm, both, advance)
             vectors, facts = of_texts.vectors, {"truncated": of_texts.truncated}
         else:
-            request_scores = models.ScoringRequest(
-                prompts=prompts, continuations=continuations, include_prompt=whole, bos=options.bos,
-                ranks=text_pass.ranks, window=options.window, stride=options.stride, batch_size=batch,
-            )  # fmt: skip
-            scores = models.compute_token_nll(lm, request_scores, advance)
+            texts |= {"bos": options.bos, "window": options.window, "stride": options.stride}
+            scores = models.compute_token_nll(lm, models.ScoringRequest(**texts), advance)
         return ReadRows(scores, vectors, {**self._describe(lm), **lm.provenance(), **facts})
 
-    def _list_reusable(self, folder: Path, spec: models.BackendSpec) -> Iterator[storage.Entry]:
+    def list_reusable(self, spec: models.BackendSpec, folder: Path) -> Iterator[storage.Entry]:
         """Yield the artifacts whose rows have the bits that this run would give: of equal packages and processors."""
         if not isinstance(spec, models.ModelSpec) or self.runtime.spread:
             return
-        if models.pick_device(self.runtime.device) != "cpu":
-            return
-        here: Any = core.make_shareable(core.to_json(storage.describe_environment()))
+        here = storage.describe_environment()
         for entry in storage.list_sharing_artifacts(folder):
-            is_same_machine = all(entry.maker.get(name) == here[name] for name in ("packages", "hardware"))
-            if entry.meta.get("batch_invariant") and is_same_machine:
+            gives_same_bits = entry.meta.get("batch_invariant") and _are_equal_machines(entry.maker, here)
+            if gives_same_bits and models.pick_device(self.runtime.device) == "cpu":
                 yield entry
 
     def _describe(self, model: Any) -> dict[str, Any]:  # noqa: ANN401 - a language model or another backend
@@ -237,11 +230,10 @@ class TextReader:
         lm, rows = self.session.model(generator.model, self.runtime), RowFile(inputs["rows"])
         total = len(rows.token_ids.values)
         with core.show_progress(title, total, unit="tokens", enabled=self.runtime.progress) as advance:
-            request = models.QStatisticsRequest(
-                prompts=_read_prompt_ids(inputs, generator.model), continuations=rows.token_ids,
-                decoders=[cast("QDecoder", generator.decoder)], min_new_tokens=least, entropy=entropy,
-                batch_size=self._choose_batch(lm),
-            )  # fmt: skip
+            prompts, decoders = _read_prompt_ids(inputs, generator.model), [cast("QDecoder", generator.decoder)]
+            texts: dict[str, Any] = {"prompts": prompts, "continuations": rows.token_ids}
+            texts |= {"min_new_tokens": least, "entropy": entropy, "batch_size": self._choose_batch(lm)}
+            request = models.QStatisticsRequest(decoders=decoders, **texts)
             (stats,) = lm.q_statistics(request, advance)
         facts = {"device": str(lm.device), **lm.provenance()}
         if not entropy:
@@ -266,6 +258,13 @@ class TextReader:
             return _read_prompt_ids(inputs, spec), rows.token_ids
         tokenizer = self.session.tokenizer(tokenizer_spec)
         return models.tokenize_pairs(tokenizer, rows.prompts, _iterate_continuations(rows, options, tokenizer))
+
+
+def _are_equal_machines(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether two environments are of equal packages and processors; threads are not known before torch is."""
+    threads = {each.get("hardware", {}).get("torch_threads") for each in (then, now)} - {None}
+    differing = storage.compare_environments(then, now).keys() & {"maker", "packages", "hardware"}
+    return not differing and len(threads) <= 1
 
 
 def _iterate_continuations(rows: RowFile, options: ScoringOptions, tokenizer: Any) -> Iterator[str]:  # noqa: ANN401 - a `TextTokenizer`

@@ -113,11 +113,9 @@ def _iterate_explanations(arrays: Arrays, names: Mapping[str, Sequence[str]]) ->
         return [names[side][row] for row in rows[:_NAMED] if row >= 0]
 
     for index, cell in enumerate(arrays.get("cell", ())):
-        shares = arrays["cell_shares"][index]
-        yield {
-            "kind": "cell", "cell": int(cell), "human_share": float(shares[0]), "model_share": float(shares[1]),
-            **{side: list_texts(arrays[f"cell_{side}_rows"][index], side) for side in ("human", "model")},
-        }  # fmt: skip
+        texts = {side: list_texts(arrays[f"cell_{side}_rows"][index], side) for side in ("human", "model")}
+        share, other = map(float, arrays["cell_shares"][index])
+        yield {"kind": "cell", "cell": int(cell), "human_share": share, "model_share": other, **texts}
     for side in ("human", "model"):
         if (rows := arrays.get(f"missed_{side}_rows")) is not None:
             yield {"kind": "missed", "side": side, "count": len(rows), "texts": list_texts(rows, side)}

@@ -6,7 +6,7 @@ of the store, so that what is read and what is in its key cannot differ.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -51,8 +51,9 @@ class Step:
     metric: str | None = None  # what is measured
     gives: Mapping[str, str] = field(default_factory=dict)
     """What reports read of its artifact: see `RunInput`."""
-    shares_rows: bool = False
-    """Whether it reads the rows that other numbers of examples have made, from the input `SHARED`."""
+    list_reusable: Callable[[Path], Iterable[storage.Entry]] | None = None
+    """Returns the artifacts in a folder of shared rows, the input `SHARED`, whose rows are not made again; None: it
+    makes all its rows."""
     list_wider: Callable[[], Sequence["Step"]] = tuple
     """Returns steps whose artifacts have all of its files and more, and are as good where they are cached."""
     reads: tuple["Step", ...] = ()
@@ -302,7 +303,7 @@ class Executor:
 
     def _make(self, step: Step, recipe: storage.Recipe) -> storage.Entry:
         store, paths = self.session.store, self.locate_inputs(step.inputs)
-        key = self.find_rows_key(step) if step.shares_rows else None
+        key = self.find_rows_key(step) if step.list_reusable is not None else None
         if key is not None:
             paths[SHARED] = store.get_rows_path(key)
         # Runs of 200 and of 400 examples are computed one after the other: the later reads the rows of the earlier.
@@ -315,10 +316,11 @@ class Executor:
 
     def _subtract_shared_rows(self, line: StepState) -> StepState:
         """Reduce a planned step by the rows that a smaller or larger run has made."""
-        key = self.find_rows_key(line.step) if line.step.shares_rows else None
-        if key is None or not line.num_texts:
+        list_reusable = line.step.list_reusable
+        key = self.find_rows_key(line.step) if list_reusable is not None else None
+        if list_reusable is None or key is None or not line.num_texts:
             return line
-        entries = storage.list_sharing_artifacts(self.session.store.get_rows_path(key))
+        entries = list_reusable(self.session.store.get_rows_path(key))
         samples = int(line.recipe.spec.get("samples", 1)) if line.recipe is not None else 1
         shared = max((count_shared_rows(entry.meta, line.num_texts, samples) for entry in entries), default=0)
         left, per_text = max(line.num_texts - shared, 0), line.num_tokens // line.num_texts

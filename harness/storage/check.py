@@ -28,11 +28,9 @@ class StoreReport:
 
     def lines(self) -> list[str]:
         """Format the report: one line per damaged entry and one with the counts."""
-        counts = {
-            "sound": len(self.sound), "damaged": len(self.damaged), "moved aside": len(self.aside),
-            "unfinished": len(self.unfinished), "left by dead processes": len(self.litter),
-            "not known": len(self.foreign),
-        }  # fmt: skip
+        lists = {"sound": self.sound, "damaged": self.damaged, "moved aside": self.aside}
+        lists |= {"unfinished": self.unfinished, "left by dead processes": self.litter, "not known": self.foreign}
+        counts = {what: len(names) for what, names in lists.items()}
         faults = [f"damaged    {name}: {why}" for name, why in self.damaged.items()]
         return [*faults, ", ".join(f"{count} {what}" for what, count in counts.items() if count or what == "sound")]
 

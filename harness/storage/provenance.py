@@ -93,10 +93,8 @@ def describe_hardware() -> dict[str, Json]:
         processor = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
     with suppress(ValueError, OSError, AttributeError):
         memory = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    facts: dict[str, Json] = {
-        "machine": platform.machine(), "system": platform.system(), "processor": processor, "cores": os.cpu_count(),
-        "memory_gib": memory, "accelerator": None,
-    }  # fmt: skip
+    facts: dict[str, Json] = {"machine": platform.machine(), "system": platform.system(), "processor": processor}
+    facts |= {"cores": os.cpu_count(), "memory_gib": memory, "accelerator": None}
     torch = sys.modules.get("torch")
     if torch is not None:
         facts["torch_threads"] = torch.get_num_threads()

@@ -75,10 +75,11 @@ class RemoteStore:
             work = root / name  # where its path is that of an entry, which is verified there
             work.mkdir(parents=True)
             try:
-                rows = self._fetch(name, work)
+                self._fetch(name, work)
                 publish_folder(work, folder)
-                if ROWS_KEY.fullmatch(str(rows)):
-                    share_rows(Store(store).get_rows_path(str(rows)), read_entry(folder))
+                entry = read_entry(folder)
+                if ROWS_KEY.fullmatch(str(entry.rows)):
+                    share_rows(Store(store).get_rows_path(str(entry.rows)), entry)
                 count += 1
             except core.DataError as err:
                 log.warning("%s/%s is damaged (%s): not copied", self.url, name, err)
@@ -86,8 +87,8 @@ class RemoteStore:
                 core.temporary_files.delete_path(root)
         return count
 
-    def _fetch(self, name: str, work: Path) -> Any:  # noqa: ANN401 - JSON
-        """Copy an entry into a folder and verify its bytes; return the key of the rows that it shares."""
+    def _fetch(self, name: str, work: Path) -> None:
+        """Copy an entry into a folder and verify its bytes."""
         source = f"{self._root}/{name}"
         self._call("get_file", f"{source}/{MANIFEST}", str(work / MANIFEST))
         manifest = core.read_json(work / MANIFEST)
@@ -97,7 +98,6 @@ class RemoteStore:
                 raise core.DataError(f"unexpected file name {copy!r:.120}")
             self._call("get_file", f"{source}/{copy}", str(work / file))
         read_entry(work)
-        return manifest.get("rows")
 
     def _call(self, method: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - a method of fsspec
         try:

@@ -78,6 +78,10 @@ class Entry:
     computed: bool = False  # whether it was computed now; False: it was cached
     maker: Mapping[str, Any] = field(default_factory=dict)
     """Environment that computed it: `git`, `packages`, `hardware`; empty if not recorded."""
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    """The canonical form of its recipe."""
+    rows: str | None = None
+    """Key of the rows that it shares with entries of other sizes."""
 
     @property
     def content_digest(self) -> str:
@@ -92,10 +96,6 @@ class Entry:
 
 def read_entry(folder: Path, *, only: str | None = None) -> Entry:
     """Return the entry in a folder `…/<stage>/<ab>/<key>` after verifying its bytes, or those of one file alone."""
-    return _read(folder, only)[0]
-
-
-def _read(folder: Path, only: str | None) -> tuple[Entry, Any]:
     try:
         manifest = core.read_json(folder / MANIFEST)
         stated = manifest.pop("digest")
@@ -123,7 +123,7 @@ def _read(folder: Path, only: str | None) -> tuple[Entry, Any]:
         raise core.DataError(f"{MANIFEST} ({type(err).__name__}: {err})") from err
     if wrong:
         raise core.DataError(", ".join(wrong))
-    return Entry(stage, key, folder, files, meta, maker=environment), recipe
+    return Entry(stage, key, folder, files, meta, False, environment, recipe, manifest.get("rows"))
 
 
 def write_manifest(folder: Path, recipe: core.Json, key: str, meta: Mapping[str, Any], **facts: Any) -> core.Json:  # noqa: ANN401
@@ -259,10 +259,10 @@ class Store:
         if not os.path.lexists(folder):
             return None
         try:
-            entry, stated = _read(folder, None)
+            entry = read_entry(folder)
         except core.DataError as err:
             return str(err)
-        if stated != core.make_shareable(core.to_json(recipe.canonical())):
+        if entry.recipe != core.make_shareable(core.to_json(recipe.canonical())):
             return "its recipe differs"
         self._verified[key] = entry
         return entry
@@ -287,9 +287,10 @@ class Store:
             publish_folder(work, folder)
         finally:
             core.temporary_files.delete_path(work)
-        entry = Entry(recipe.stage, recipe.key, folder, manifest["files"], manifest["meta"], maker=manifest["maker"])
-        self._verified[recipe.key] = entry
-        return replace(entry, computed=True)
+        facts = (manifest[name] for name in ("maker", "recipe", "rows"))
+        entry = Entry(recipe.stage, recipe.key, folder, manifest["files"], manifest["meta"], True, *facts)
+        self._verified[recipe.key] = replace(entry, computed=False)
+        return entry
 
     @contextlib.contextmanager
     def hold_lock(self, name: str, what: str) -> Iterator[None]:

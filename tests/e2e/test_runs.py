@@ -124,13 +124,16 @@ def test_jobs_of_one_process_do_not_mix_their_features(tmp_path, texts):
 
 @pytest.mark.slow
 def test_one_clustering_over_all_systems_of_a_grid(tmp_path, texts):
-    words = small(texts, "metric=[mauve]", "metric.mauve.cluster_fit=joint")
-    openended("-m", "decoder=greedy,ancestral", *words, cwd=tmp_path, code=0)
+    options = ("metric.mauve.cluster_fit=joint", "metric.mauve.num_buckets=8")
+    words = small(texts, "num_examples=24", "metric=[mauve]", *options)
+    openended("-m", "decoder=greedy,nucleus,ancestral", *words, cwd=tmp_path, code=0)
     found = values_of(tmp_path / "outputs", "mauve")
-    assert set(found) == {"greedy", "ancestral"}
+    assert set(found) == {"greedy", "nucleus", "ancestral"}
     assert all(0 < value <= 1 for value in found.values())
+    openended("-m", "decoder=ancestral,greedy,nucleus", *words, "outputs_dir=turned", cwd=tmp_path, code=0)
+    assert values_of(tmp_path / "turned", "mauve") == found, "whatever the order of the jobs"
     told = list((tmp_path / "outputs").glob("runs/*/*/explain.jsonl"))
-    assert len(told) == 2
+    assert len(told) == 3
     for line in map(json.loads, told[0].read_text(encoding="utf-8").splitlines()):
         assert line["kind"] == "cell"
         assert line["human_share"] != line["model_share"]

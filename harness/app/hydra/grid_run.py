@@ -216,12 +216,14 @@ def measure_grid(jobs: Sequence[Job]) -> set[Path]:
     """Run the jobs whose metrics read all systems of the grid after all texts exist; return their folders."""
     runner = JobRunner()
     texts = [runner.make_texts(job.settings) for job in jobs]
-    # A system is in the pool once, even if several jobs lead to it (a greedy decoder with several seeds).
+    # A system is in the pool once, even if several jobs lead to it (a greedy decoder with several seeds); sorted by
+    # content, so that what is fitted on all systems does not depend on the order of the jobs.
     pool = {core.digest_file(system.path): system.model_rows for system in texts}
+    others = [rows for _, rows in sorted(pool.items())]
     folders = set()
     for job, judgments in zip(jobs, simulate_judgments(texts), strict=True):
         settings = replace(job.settings, judgments=replace(job.settings.judgments, file=judgments))
-        folders.add(run.run(settings, runner.get_session(settings), job.overrides, tuple(pool.values())).folder)
+        folders.add(run.run(settings, runner.get_session(settings), job.overrides, others).folder)
     return folders
 
 

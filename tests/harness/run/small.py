@@ -6,7 +6,6 @@ from pathlib import Path
 from openended.harness.core import MetricResult, Need, Side
 from openended.harness.run import Session, Settings, run
 from openended.harness.run.dataset import Dataset, check_dataset, declare_dataset
-from openended.harness.run.facts import FactOptions
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.request import RunRequest, open_request
 from openended.harness.run.steps import Executor, Step, StepState, TextRows
@@ -69,11 +68,6 @@ class Made:
     @property
     def key(self) -> str:
         return self.executor.get(self.rows.step).key
-
-
-def fact_options(made: Settings) -> FactOptions:
-    """Return what signatures say of a run."""
-    return FactOptions(made.task, made.models, made.texts, made.judgments, made.protocol)
 
 
 def load_side(features: FeatureTable, source: TextRows, *needs: Need) -> Side:

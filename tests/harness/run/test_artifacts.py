@@ -23,8 +23,9 @@ from openended.harness.core import (
     UnavailableModelError,
     UndefinedMetric,
 )
-from openended.harness.models import EmbedderSpec, ModelCache
-from openended.harness.run.session import _LASTING
+from openended.harness.models import EmbedderSpec, ModelCache, ModelSpec
+from openended.harness.run.read import TextReader, _are_equal_machines
+from openended.harness.run.session import _LASTING, Session
 from openended.harness.run.steps import SHARED, File, Step, StepFailedError, count_shared_rows
 from openended.harness.storage import (
     STAGES,
@@ -40,10 +41,11 @@ from openended.harness.storage import (
     merge_parts,
     save_array,
     share_rows,
+    store as store_module,
     write_rows,
 )
 from tests.harness.run.small import make_executor, open_session
-from tests.helpers import check_error
+from tests.helpers import cases, check_error
 
 
 def embed(what: str, spec: Any = None, **inputs: Any) -> Step:
@@ -119,7 +121,8 @@ def test_sizes_of_one_artifact_are_computed_one_after_the_other(tmp_path):
         return write(name, folder, {})
 
     def run(size, plan_only=False):
-        step = replace(embed("x", {"samples": size}), shares_rows=True, make=partial(compute, size))
+        made = {"make": partial(compute, size), "list_reusable": list_sharing_artifacts}
+        step = replace(embed("x", {"samples": size}), **made)
         make_executor(tmp_path, plan_only=plan_only).run(step)
 
     threads = [threading.Thread(target=run, args=(size,)) for size in "12"]
@@ -297,6 +300,42 @@ def test_the_facts_of_all_parts_are_kept(shared):
     assert again["parts"] == [kept | {"batch_dependent": True}]
     assert "parts" not in merge_parts([old, old])
     assert merge_parts([]) == {}
+
+
+def test_a_plan_leaves_out_the_rows_that_its_step_takes_over(tmp_path):
+    def plan(list_reusable):
+        step = replace(embed("x", {"count": 4}), num_texts=4, list_reusable=list_reusable)
+        return make_executor(tmp_path, plan_only=True).state(step).num_texts
+
+    made = {"make": lambda folder, _: write("x", folder, {}), "list_reusable": list_sharing_artifacts}
+    make_executor(tmp_path).run(replace(embed("x", {"count": 1}), **made))
+    assert [plan(list_sharing_artifacts), plan(lambda _: []), plan(None)] == [3, 4, 4]
+
+
+@cases(
+    "change, is_taken",
+    ({}, True),
+    ({"packages": {"torch": "1"}}, False),
+    ({"hardware": {"processor": "another"}}, False),
+    ({"git": {"commit": "another"}}, True),
+    ({"meta": {}}, False),
+    ({"device": "cuda"}, False),
+)
+def test_what_a_model_read_is_taken_over_from_an_equal_machine_where_no_batch_matters(store, shared, change, is_taken):
+    environment = store_module.describe_environment()
+    maker = {part: {**environment[part], **change.get(part, {})} for part in environment}
+    facts = change.get("meta", {"batch_invariant": True})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_module, "describe_environment", lambda: maker)
+        share(store, shared, rows("a"), **facts)
+    reader = TextReader(Session(store), Runtime(device=change.get("device", "cpu")))
+    assert bool([*reader.list_reusable(ModelSpec(path="bundled:docs-s"), shared)]) == is_taken
+
+
+def test_machines_with_other_numbers_of_threads_differ_and_before_torch_is_loaded_none_is_known():
+    one, two, none = ({"hardware": {"torch_threads": n} if n else {}, "packages": {}} for n in (1, 2, None))
+    pairs = ((one, one), (one, none), (none, two), (one, two))
+    assert [_are_equal_machines(*pair) for pair in pairs] == [True, True, True, False]
 
 
 def test_rows_that_are_shared_with_another_number_of_samples():

@@ -12,11 +12,11 @@ from openended.harness.core import Generation, build_signature, load_members
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.axes import _find_training_step, collect_axes
 from openended.harness.run.dataset import HUMAN_ROWS
-from openended.harness.run.facts import collect_facts, digest_texts
+from openended.harness.run.facts import Measurement, collect_facts, digest_texts
 from openended.harness.run.steps import TextRows
 from openended.harness.storage import Entry, Row, write_rows
 from tests.contract.test_identity import COMMIT, settings
-from tests.harness.run.small import fact_options, make_executor, make_finished_step
+from tests.harness.run.small import make_executor, make_finished_step
 from tests.helpers import cases
 
 EXECUTOR = make_executor(Path())  # nothing is stored
@@ -30,7 +30,9 @@ def human(folder: Path, text: str = "said", ids: tuple[int, ...] = (1, 2)) -> Te
 
 
 def known(metric: str, side: TextRows, **parts: Any) -> dict[str, str]:
-    return collect_facts(fact_options(settings(**parts)), load_members("metric")[metric](), side, side, EXECUTOR)
+    return collect_facts(
+        settings(**parts), Measurement(load_members("metric")[metric](), "model", side, side), EXECUTOR
+    )
 
 
 def test_the_same_texts_read_from_another_file_are_the_same_data(tmp_path):
@@ -62,7 +64,7 @@ def test_the_texts_of_a_corpus_stand_for_its_path(tmp_path):
     signatures = []
     for name in ("one", "two", "three"):
         novelty = metric(corpus=str(tmp_path / f"{name}.jsonl"))
-        facts = collect_facts(fact_options(settings()), novelty, side, side, EXECUTOR)
+        facts = collect_facts(settings(), Measurement(novelty, "model", side, side), EXECUTOR)
         signatures.append(build_signature(novelty, facts))
     assert signatures[0] == signatures[1] != signatures[2]
     assert str(tmp_path) not in signatures[0]

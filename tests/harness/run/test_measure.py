@@ -17,8 +17,8 @@ from openended.harness.core import Features, Metric, MetricResult, Need, load_me
 from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.core.spec import OUT_OF_DOMAIN, parse_signature
 from openended.harness.models import ModelSpec
-from openended.harness.run.facts import describe_token_ids
-from openended.harness.run.measure import Measurement, MeasureStage, RunTexts
+from openended.harness.run.facts import Measurement, describe_token_ids
+from openended.harness.run.measure import RunTexts, declare_measurement, read_result
 from openended.harness.run.pipeline import make_texts, run
 from openended.harness.run.players import JudgmentSource
 from openended.harness.run.settings import JudgmentOptions, build_settings
@@ -26,14 +26,7 @@ from openended.harness.run.steps import TextRows
 from openended.harness.storage import Entry, write_rows
 from openended.harness.storage.record import read_record
 from openended.metrics.huse import Huse
-from tests.harness.run.small import (
-    fact_options,
-    make_executor,
-    make_finished_step,
-    measure_rows,
-    open_session,
-    settings,
-)
+from tests.harness.run.small import make_executor, make_finished_step, measure_rows, open_session, settings
 from tests.helpers import cases, change_settings, check_error, config, write_file, write_jsonl
 
 NO_SCORING = ("scorer=auto", "embedder=auto")  # as where no scoring model is named
@@ -95,14 +88,13 @@ def start(tmp_path: Path) -> Any:
 
         def measure(metric, system="model", others=(), human=False, **change):
             changed = change_settings(chosen, **change)
-            options = fact_options(changed)
             judgments = JudgmentSource.from_settings(changed)
-            measures = MeasureStage(options, texts.features, changed.intervals, others, judgments)
+            of_run = replace(texts, settings=changed, judgments=judgments, others=others)
             model = texts.human_rows if human or system == "human" else texts.model_rows
-            measurement = measures.declare(Measurement(metric, system, texts.human_rows, model))
+            measurement = declare_measurement(of_run, Measurement(metric, system, texts.human_rows, model))
             if measurement.step is not None:
                 executor.run(measurement.step)
-            return executor.state(measurement.step) if plan_only else measurement.read_result(options, executor)
+            return executor.state(measurement.step) if plan_only else read_result(changed, measurement, executor)
 
         return texts, measure
 
@@ -253,8 +245,9 @@ def test_a_value_over_tokens_says_which_tokens(tmp_path, metric, ids, tokens, de
     executor = make_executor(tmp_path)
     step = make_finished_step(Entry("generate", "k", tmp_path, {}, {}), executor)
     source = TextRows("model", step, "data.arrow", tokens)
-    options = fact_options(change_settings(settings(tmp_path), scorer=SCORER, embedder=None))
-    assert describe_token_ids(options, load_members("metric")[metric](), source, executor) == description
+    changed = change_settings(settings(tmp_path), scorer=SCORER, embedder=None)
+    measurement = Measurement(load_members("metric")[metric](), "model", source, source)
+    assert describe_token_ids(changed, measurement, executor) == description
 
 
 def test_without_scoring_models_metrics_that_need_them_say_what_to_type(tmp_path):
