@@ -195,12 +195,12 @@ def compute_self_repetition(index: NgramIndex, order: int) -> F64:
     return np.log1p(shared)
 
 
-def _compute_subset_sharing(index: NgramIndex, order: int, subsets: Weights, of: Callable[[F64], F64]) -> F64:
-    """Return the mean over the texts of a subset of a function of how often its n-grams are in its other texts."""
+def _compute_subset_sharing(index: NgramIndex, order: int, subsets: Weights) -> F64:
+    """Return the mean over the texts of a subset of log(1 + how often its n-grams are in its other texts), nats."""
     table = statistics.build_table(index, order)
     inside = np.ascontiguousarray(subsets.T, dtype=np.float64)
     shared = table.T @ np.maximum(table @ inside - 1.0, 0.0)
-    return np.asarray((of(shared) * inside).sum(axis=0) / inside.sum(axis=0), dtype=np.float64)
+    return np.asarray((np.log1p(shared) * inside).sum(axis=0) / inside.sum(axis=0), dtype=np.float64)
 
 
 @metric
@@ -261,7 +261,7 @@ class Repetition(TextMetric):
         out: dict[str, F64 | Callable[[], F64]] = {
             name: core.average(column, model) for name, column in by_text.items()
         }
-        out["self_repetition"] = lambda: _compute_subset_sharing(corpus.index, order, model, np.log1p)
+        out["self_repetition"] = lambda: _compute_subset_sharing(corpus.index, order, model)
         pooled = corpus.index.without_last if self.simctg else corpus.index
         rep = {n: statistics.weigh_repeats(pooled, n, model) for n in {*self.orders, *_DIVERSITY_ORDERS}}
         out |= {f"rep_{n}": rep[n] for n in self.orders}

@@ -168,7 +168,7 @@ class Control:
 
     prompt: str
     texts: tuple[str, ...]  # `pairs`: A and B; `ratings`: one
-    expected: str  # `pairs`: `a`, `b` or `tie`; `ratings`: `low-high`, the ratings that pass
+    expected: str  # `pairs`: `a`, `b` or `tie`; `ratings`: `low..high`, the ratings that pass
     criterion: str  # the question that is checked
 
     def accepts(self, answer: AnswerChoice) -> bool:

@@ -166,8 +166,9 @@ def test_answers_are_valid_by_a_check_or_a_column(tmp_path):
         np.testing.assert_array_equal(spec.score_answers(side), expected)
     with pytest.raises(DataError, match=r"judged.jsonl: no valid for sample 3 of jsonl/7 \(model\)"):
         spec.score_answers(replace(side, ids=("jsonl/7",) * 4))
-    path.write_text('{"example_id": "7", "sample": 0, "valid": "perhaps"}\n')
-    check_error(DataError, r"judged.jsonl:1: column 'valid'", spec.read, path)
+    for word in ("perhaps", ""):
+        path.write_text(f'{{"example_id": "7", "sample": 0, "valid": "{word}"}}\n')
+        check_error(DataError, r"judged.jsonl:1: column 'valid'", spec.read, path)
     for wrong in ("words", "regex:(", "regex:(a)\\1", "file>4", "min_words:few"):
         check_error(SpecError, "valid: expected null, number, regex:PATTERN", RougeL, valid=wrong)
 

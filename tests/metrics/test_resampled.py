@@ -92,6 +92,15 @@ def test_a_draw_of_a_mean_or_a_median_is_that_of_the_drawn_texts(name, options, 
     assert metric.replicates(features, result, plan)[key].draws[0] == pytest.approx([summarize(each) for each in drawn])
 
 
+def test_a_draw_of_the_sum_over_orders_leaves_out_what_crosses_joined_texts():
+    made, plan = {}, Plan(40)
+    for variant in ("corpus", "ngd"):
+        metric = METRICS["distinct_n"](variant=variant, orders=(1, 2, 90))  # no text has 90 tokens
+        (features,) = draw(np.random.default_rng(0), 25, metric, MODEL)
+        made[variant] = metric.score(metric.prepare(features), *plan.weights(features.model.ids)[:2, None])
+    assert made["ngd"]["ngram_diversity"] == made["corpus"]["distinct_1"] + made["corpus"]["distinct_2"]
+
+
 @build(
     ("mauve", {"restarts": 1, "clustering_seeds": 2, "quantizer": "residual_kmeans"}), ("mauve_ratio", {"estimator": "gaussian"}),
     ("precision_recall_curve", {"restarts": 1, "clustering_seeds": 2}), ("knn_precision_recall", {}),

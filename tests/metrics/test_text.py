@@ -463,8 +463,10 @@ def test_references_or_a_file_is_the_corpus():
     assert drawn["novelty_2"]().tolist() == [0.5, 0.5], "a draw of all texts and all references is the value"
     metric = Novelty(orders=(2,), corpus="train.txt")
     assert metric.needs()[1] == Need("corpus", options=(("file", "train.txt"),))
-    result = metric.compute(novelty_features(human, model, needs=metric.needs()[1:], corpus=["we saw a dog"]))
-    assert result.values["novelty_2"] == 5 / 8
+    features = novelty_features(human, model, needs=metric.needs()[1:], corpus=["we saw a dog"])
+    assert metric.compute(features).values["novelty_2"] == 5 / 8
+    drawn = metric.score(metric.prepare(features), *np.ones((2, 1, 2)) * [1.0, 3.0])
+    assert drawn["novelty_2"]().tolist() == [5 / (5 + 3 * 3)], "the second text weighs three times"
 
 
 def make_texts(n, seed, length=30):

@@ -152,11 +152,13 @@ def test_embedding_is_that_of_one_text_at_a_time(lm: Any, pooling: Any, layer: i
         np.testing.assert_allclose(vectors[i], want.numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize("pooling", ["last", "mean"])
-def test_a_model_that_looks_both_ways_gets_its_special_tokens_and_a_mask(masked: Any, pooling: Any) -> None:
+@pytest.mark.parametrize(("pooling", "normalize"), [("last", False), ("mean", False), ("mean", True)])
+def test_a_model_that_looks_both_ways_gets_its_special_tokens_and_a_mask(
+    masked: Any, pooling: Any, normalize: bool
+) -> None:
     texts = rows(9, 5, 1, 20)
     none = ragged([EMPTY] * 5)
-    embedder = spec(kind="masked", pooling=pooling, max_length=12)
+    embedder = spec(kind="masked", pooling=pooling, normalize=normalize, max_length=12)
     vectors, truncated = embed_one(masked, embedder, none, texts, batch_size=5)
     assert truncated == int((texts.lengths + 2 > 12).sum())
     for i in range(5):
@@ -164,7 +166,8 @@ def test_a_model_that_looks_both_ways_gets_its_special_tokens_and_a_mask(masked:
         with torch.no_grad():
             out = masked.model(ids).last_hidden_state[0]
         want = out[-1] if pooling == "last" else out.mean(dim=0)
-        np.testing.assert_allclose(vectors[i], want.numpy(), atol=1e-5)
+        length = want.norm() if normalize else 1
+        np.testing.assert_allclose(vectors[i], (want / length).numpy(), atol=1e-5)
 
 
 def test_one_pass_for_both_gives_the_same(lm: Any) -> None:

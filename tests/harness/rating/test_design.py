@@ -6,11 +6,12 @@ from collections import Counter
 import pytest
 
 from openended.harness.core import DataError, SpecError, to_json
+from openended.harness.rating.answers import gather_answers, tabulate_answers
 from openended.harness.rating.design import derive_opaque_id, design_study, read_controls, read_key
 from openended.harness.rating.protocol import list_protocol_names, load_protocol, make_protocol
-from openended.harness.rating.study import build_form_policy, make_study, write_study
+from openended.harness.rating.study import build_form_policy, fill_all_sheets, make_study, write_study
 from tests.harness.rating.studies import PLAYERS, material, study
-from tests.helpers import check_error, write_file
+from tests.helpers import cases, check_error, write_file
 
 SIZES = [("mauve", 9, 20, 2, 12), ("mauve", 4, 30, 1, 15), ("typicality", 3, 40, 5, 20), ("huse", 2, 25, 20, 25)]
 
@@ -86,20 +87,38 @@ def test_two_studies_of_one_seed_share_no_id(tmp_path):
     assert one.study != other.study
 
 
-def test_controls_are_mixed_in_and_look_like_the_others(tmp_path):
-    path = tmp_path / "controls.csv"
-    path.write_text("prompt,text_a,text_b,expected,criterion\nOnce,good text,xx xx xx,a,sensible\nTwice,no,yes,b,\n")
-    check_error(DataError, r"controls.csv:3: column 'criterion' is empty", read_controls, path, load_protocol("mauve"))
-    path.write_text("prompt,text_a,text_b,expected\nOnce,good text,xx xx xx,a\nTwice,no,yes,b\n")
-    controls = read_controls(path, load_protocol("mauve"))
-    key = study(tmp_path / "s", controls=controls, items_a_sheet=8)
+PAIRED, RATED = "prompt,text_a,text_b,expected", "prompt;text;expected"
+
+
+@cases(
+    "protocol, lines",
+    ("mauve", f"{PAIRED}\nOnce,good text,xx xx xx,A\nTwice,no,yes,b\n"),
+    ("huse", f"{RATED}\nOnce;a text;4..5\nTwice;b;0\n"),
+)
+def test_controls_are_mixed_in_look_like_the_others_and_most_simulated_raters_pass_them(tmp_path, protocol, lines):
+    controls = read_controls(write_file(tmp_path / "controls.csv", lines), load_protocol(protocol))
+    key = study(tmp_path / "s", protocol, controls=controls, raters=3, items_a_sheet=8)
     for ids in key.sheets.values():
         tasks = [key.by_id[name] for name in ids]
         assert sum(task.is_control for task in tasks) == 2
         assert {len(task.id) for task in tasks} == {20}
-    path.write_text("prompt;text;expected\nOnce;a text;4..5\nTwice;b;9\n")
-    with pytest.raises(DataError, match=r"controls.csv:3: expected: no answer is in '9'; ratings go from 0 to 5"):
-        read_controls(path, load_protocol("huse"))
+    fill_all_sheets(key, tmp_path / "filled")
+    answers = tabulate_answers(gather_answers([tmp_path / "filled"], key, leave_out=False))
+    assert answers["passed"].notna().sum() == 2 * len(key.sheets)
+    assert answers["passed"].mean() > 0.8
+
+
+@cases(
+    "protocol, lines, message",
+    ("mauve", f"{PAIRED},criterion\nOnce,a,b,a,sensible\nTwice,no,yes,b,\n", "csv:3: column 'criterion' is empty"),
+    ("mauve", f"{PAIRED}\nOnce,a,b,4\n", "csv:2: expected: one of a, b, tie, got '4'"),
+    ("mauve", f"{RATED}\nOnce;a;4\n", "columns prompt, text_a, text_b, expected; no 'text_a' there"),
+    ("huse", f"{RATED}\nOnce;a;4..5\nTwice;b;9\n", "csv:3: expected: no answer is in '9'; ratings go from 0 to 5"),
+    ("huse", f"{RATED}\nOnce;a;good\n", "csv:2: expected: a rating, or two as 4..5, got 'good'"),
+)
+def test_controls_that_no_answer_meets_are_refused(tmp_path, protocol, lines, message):
+    path = write_file(tmp_path / "controls.csv", lines)
+    check_error(DataError, message, read_controls, path, load_protocol(protocol))
 
 
 def test_the_forecast_is_told_before_anything_is_written(tmp_path):
