@@ -138,12 +138,10 @@ def compute_mauve(
     }
     # mauve-text has no upper limit, unlike `num_buckets=auto` of the metric.
     automatic = max(2, round(min(map(len, rows.values())) / 10))
-    options = {
-        "num_buckets": automatic if num_buckets == "auto" else num_buckets, "explained_variance": kmeans_explained_var,
-        "restarts": kmeans_num_redo, "max_iter": kmeans_max_iter, "curve_points": divergence_curve_discretization_size,
-        "scaling_factor": mauve_scaling_factor, "seed": seed, "clustering_seeds": 1,
-        "pca_max_data": None if pca_max_data == -1 else pca_max_data,
-    }  # fmt: skip
+    options: dict[str, Any] = {"num_buckets": automatic if num_buckets == "auto" else num_buckets}
+    options |= {"explained_variance": kmeans_explained_var, "restarts": kmeans_num_redo, "max_iter": kmeans_max_iter}
+    options |= {"scaling_factor": mauve_scaling_factor, "curve_points": divergence_curve_discretization_size}
+    options |= {"pca_max_data": None if pca_max_data == -1 else pca_max_data, "clustering_seeds": 1, "seed": seed}
     spec = make_metric("mauve", options)
     (need,) = spec.needs()
     # The sides' texts are not known to share prompts, so they are resampled independently.
@@ -152,13 +150,11 @@ def compute_mauve(
     result = compute_metric(spec, features, Plan())
     interval = result.intervals.get("mauve")
     numbers = ("mauve", "frontier_integral", "mauve_star", "frontier_integral_star")
-    return ComputedMauve(
-        **{name: result.values[name] for name in numbers}, divergence_curve=result.arrays["divergence_curves"][0],
-        p_hist=result.arrays["human_hists"][0], q_hist=result.arrays["model_hists"][0],
-        num_buckets=len(result.arrays["human_hists"][0]),
-        interval=None if interval is None else (interval["low"], interval["high"]), signature=result.signature,
-        notes=result.notes,
-    )  # fmt: skip
+    ends = None if interval is None else (interval["low"], interval["high"])
+    curve, human, model = (result.arrays[name][0] for name in ("divergence_curves", "human_hists", "model_hists"))
+    arrays = {"divergence_curve": curve, "p_hist": human, "q_hist": model, "num_buckets": len(human)}
+    values = {name: result.values[name] for name in numbers}
+    return ComputedMauve(**values, **arrays, interval=ends, signature=result.signature, notes=result.notes)
 
 
 def _embed(form: str, value: Any, embedder: EmbedderSpec, limit: int, batch_size: int, runtime: Runtime) -> Any:  # noqa: ANN401
@@ -166,10 +162,9 @@ def _embed(form: str, value: Any, embedder: EmbedderSpec, limit: int, batch_size
         return np.asarray(value)
     model_spec = embedder.model_spec()
     context = model_spec.context_length()
-    spec = EmbedderSpec(
-        path=embedder.path, max_length=limit if context is None else min(limit, context), pooling="last",
-        kind="masked" if is_encoder(model_spec.config()) else "causal",
-    )  # fmt: skip
+    length = limit if context is None else min(limit, context)
+    kind: Literal["masked", "causal"] = "masked" if is_encoder(model_spec.config()) else "causal"
+    spec = EmbedderSpec(path=embedder.path, max_length=length, pooling="last", kind=kind)
     model = _get_models().embedder(spec, runtime)
     if form.endswith("text"):
         ids = tokenize_texts(model.tokenizer, check_texts(form, value))

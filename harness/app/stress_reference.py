@@ -34,13 +34,12 @@ def load_stress_rows() -> tuple[StressRow, ...]:
     """Return all rows, in the order of the file."""
     path = resources.files("openended.harness") / "assets" / "stress_docs.csv"
     rows = csv.reader(path.read_text(encoding="utf-8").splitlines()[1:])  # its columns are the fields of a row
-    return tuple(
-        StressRow(
-            metric, embedder, perturbation, int(strength), float(value), float(low or "nan"), float(high or "nan"),
-            {"true": True, "false": False}.get(detected),
-        )
-        for metric, embedder, perturbation, strength, value, low, high, detected in rows
-    )  # fmt: skip
+    stress_rows = []
+    for metric, embedder, perturbation, strength, value, low, high, detected in rows:
+        numbers = int(strength), float(value), float(low or "nan"), float(high or "nan")
+        answer = {"true": True, "false": False}.get(detected)
+        stress_rows.append(StressRow(metric, embedder, perturbation, *numbers, answer))
+    return tuple(stress_rows)
 
 
 def find_smallest(rows: Sequence[StressRow]) -> dict[tuple[str, str, str], str]:

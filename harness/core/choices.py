@@ -12,10 +12,8 @@ from openended.harness.core import registry
 from openended.harness.core.errors import SpecError, suggest
 from openended.harness.core.io import parse_yaml
 
-GROUPS = (
-    "task", "model", "decoder", "prompting", "scorer", "embedder", "scoring", "metric", "report", "runtime", "tracker",
-    "experiment", "using", "compat",
-)  # fmt: skip
+_OF_TEXTS = ("task", "model", "decoder", "prompting", "scorer", "embedder", "scoring", "metric")
+GROUPS = (*_OF_TEXTS, "report", "runtime", "tracker", "experiment", "using", "compat")
 LONGEST = 180  # maximum length of a one-line description, in characters
 _CONF = "openended.conf"
 _WIDE = 120  # columns of a line of YAML with its comment

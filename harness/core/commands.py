@@ -173,10 +173,10 @@ def make_parser(
     command: str, description: str | None, arguments: Arguments, example: str = "", epilog: str | None = None
 ) -> CommandParser:
     """Return the parser of a command."""
+    style = argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter
     parser = CommandParser(
-        prog=f"openended {command}", description=description, example=example, epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter,
-    )  # fmt: skip
+        prog=f"openended {command}", description=description, example=example, epilog=epilog, formatter_class=style
+    )
     parser.list_run_options = lambda: (*GROUPS, *list_options())
     for name, options in arguments.items():
         names = name.split("/")

@@ -24,10 +24,8 @@ Direction = Literal["higher", "lower", "match_human"]
 Best = Literal[Direction, "target", "none"]
 Family = Literal["text", "scored", "two_sample", "teacher_forced", "human"]
 Scheme = Literal["bootstrap", "halves", "near_halves", "subsample", "none"]
-NeedKind = Literal[
-    "texts", "tokens", "end_tokens", "stops", "embeddings", "token_nll", "token_rank", "gradients", "log_prob",
-    "next_token", "q_entropy", "judgments", "corpus", "classifier",
-]  # fmt: skip
+_TokenKind = Literal["tokens", "end_tokens", "token_nll", "token_rank", "next_token", "q_entropy", "log_prob"]
+NeedKind = Literal[_TokenKind, "texts", "stops", "embeddings", "gradients", "judgments", "corpus", "classifier"]
 Scope = Literal["continuation", "prompt_and_continuation"]
 Unit = Literal["auto", "tokens", "words", "treebank", "chars", "icu", "spaces", "rouge"]
 

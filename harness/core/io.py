@@ -85,9 +85,9 @@ def _open_zstandard(path: Path) -> Any:  # noqa: ANN401 - a file of Arrow
     return pa.CompressedInputStream(pa.OSFile(str(path)), "zstd")
 
 
-UNPACKERS: Mapping[str, Callable[[Path], Any]] = {
-    ".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile, ".zst": _open_zstandard
-}  # fmt: skip
+Unpack = Callable[[Path], Any]
+_ZSTANDARD: Mapping[str, Unpack] = {".zst": _open_zstandard}
+UNPACKERS: Mapping[str, Unpack] = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile, **_ZSTANDARD}
 """Suffix of a packed file → what opens it."""
 
 

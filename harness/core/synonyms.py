@@ -12,8 +12,8 @@ log = logging.getLogger(__name__)
 _OF_HYDRA = {"bayes": "optuna", "local": "basic"}  # a sweeper and a launcher, which are no members of a group
 _ONE_REFERENCE = "bertscore bartscore bleurt bleu sacrebleu meteor chrf comet rouge rouge1 rouge2 moverscore".split()
 
-_JUDGED = ("judge", "llmjudge", "llmasajudge", "winrate", "geval", "gpt4", "gpt4judge", "alpacaeval", "mtbench",
-           "arenahard", "elo", "preference", "humaneval")  # fmt: skip
+_JUDGES = "judge llmjudge llmasajudge gpt4 gpt4judge".split()
+_JUDGED = [*_JUDGES, *"winrate geval alpacaeval mtbench arenahard elo preference humaneval".split()]
 
 
 @lru_cache

@@ -194,10 +194,8 @@ class SafeStream(io.TextIOWrapper):
     def __init__(self, stream: io.TextIOWrapper, *, needed: bool) -> None:
         self._needed, self._lost = needed, False
         # The old wrapper stays usable: others may hold a reference.
-        super().__init__(
-            stream.buffer, encoding=stream.encoding, errors="backslashreplace", line_buffering=True,
-            write_through=not needed,
-        )  # fmt: skip
+        encoding, errors = stream.encoding, "backslashreplace"
+        super().__init__(stream.buffer, encoding, errors, line_buffering=True, write_through=not needed)
 
     def write(self, text: str) -> int:
         """Write text; if the stream fails, end the command (stdout) or go on (stderr)."""

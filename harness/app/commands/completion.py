@@ -29,7 +29,8 @@ complete -o nospace -o filenames -F _openended openended
 
 
 SHELLS = ("bash", "zsh")
-_ARGUMENTS = {"shell": {"choices": SHELLS, "help": 'for this shell: eval "$(openended completion bash)"'}}
+_EXAMPLE = "openended completion bash"
+_ARGUMENTS = {"shell": {"choices": SHELLS, "help": f'for this shell: eval "$({_EXAMPLE})"'}}
 
 
 def write_script(shell: str) -> str:
@@ -63,6 +64,5 @@ def _list_flags(run: Callable[[Sequence[str]], int], *words: str) -> list[str]:
 
 
 main = make_main(
-    "completion", __doc__, _ARGUMENTS, lambda args: sys.stdout.write(write_script(args.shell)),
-    example="openended completion bash",
-)  # fmt: skip
+    "completion", __doc__, _ARGUMENTS, lambda args: sys.stdout.write(write_script(args.shell)), example=_EXAMPLE
+)

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 ELSEWHERE = ("submitit", "ray")  # launchers whose jobs may run on machines with other files
 JobWords = Sequence[Sequence[str]]
+PlannedJob = tuple[run.Settings, run.Outcome]
 Result = TypeVar("Result")
 
 
@@ -137,9 +138,8 @@ def _check_grid(composer: Composer, config: DictConfig, jobs: JobWords) -> list[
 
 
 def _find_missing(
-    job: Job, session: run.Session, plans: list[tuple[run.Settings, run.Outcome]],
-    fetched: dict[str, core.DataError | None],
-) -> core.HarnessError | None:  # fmt: skip
+    job: Job, session: run.Session, plans: list[PlannedJob], fetched: dict[str, core.DataError | None]
+) -> core.HarnessError | None:
     """Fetch the files of a job's task, once per task, and plan the job; return why it cannot run, and add its plan."""
     task = job.settings.task
     if (key := core.digest([task.name, core.canonicalize(task)])) not in fetched:

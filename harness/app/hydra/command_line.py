@@ -27,8 +27,8 @@ _PARTS = ("job", "hydra", "all")
 FLAGS = ("--verbose", "--quiet", _JSON, "--multirun", "--help", "--version", TRUST, "--config-dir", "--cfg")
 _OWN_CONFIGURATIONS = "your own choices go into a folder: --config-dir DIR makes DIR/decoder/mine.yaml decoder=mine"
 # Options of a search, typed without the `hydra.sweeper.` where Hydra has them.
-SEARCH_OPTIONS = ("maximize", "minimize", "toward_human", "trials", "sampler", "sampler_options", "sampler_seed",
-                  "batch", "confirm_seeds", "spaces", "storage")  # fmt: skip
+_SAMPLING_OPTIONS = ("sampler", "sampler_options", "sampler_seed", "trials", "batch", "confirm_seeds")
+SEARCH_OPTIONS = ("maximize", "minimize", "toward_human", "spaces", "storage", *_SAMPLING_OPTIONS)
 # Options of a grid that ends when comparisons are decided, likewise.
 DECISION_OPTIONS = ("decide", "alpha", "looks")
 # Options whose keys the user chooses.

@@ -411,9 +411,9 @@ def refuse_unused_options(words: Sequence[str]) -> None:
     if len(files) > 1 and "null" in files:
         return  # a grid of files and of what is generated
     if files[0] in ("null", ""):
-        for option, file in (("generations_field", "generations"), ("generations_role", "generations"),
-                             ("generations_thinking", "generations"), ("system", "generations"),
-                             ("judgment_columns", "judgments"), ("judgment_systems", "judgments")):  # fmt: skip
+        of_generations = ("generations_field", "generations_role", "generations_thinking", "system")
+        for option in (*of_generations, "judgment_columns", "judgment_systems"):
+            file = "generations" if option in of_generations else "judgments"
             if option in typed and file not in typed and typed[option].partition("=")[2] != "null":
                 raise core.SpecError(f"{typed[option]}: describes the file {file}=FILE, which is not set")
         return

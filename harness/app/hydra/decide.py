@@ -62,10 +62,8 @@ class Decider:
         """Return the overrides of the jobs of some systems, or of all, at one size."""
         option = measured.NUM_EXAMPLES
         chosen = [system for system in self.systems if names is None or system.name in names]
-        return [
-            [*(word for word in self.words[int(at)] if get_option_name(word) != option), f"{option}={size}"]
-            for system in chosen for at in system.items[0].values
-        ]  # fmt: skip
+        jobs = [self.words[int(number)] for system in chosen for number in system.items[0].values]
+        return [[*(word for word in job if get_option_name(word) != option), f"{option}={size}"] for job in jobs]
 
     def run(self, checked: list[Job]) -> None:
         """Run look after look while a comparison is open, and write what each shows."""
@@ -90,18 +88,13 @@ class Decider:
                 plan = replace(plan, comparisons=tuple(renamed))
             decisions = report.judge_comparisons(plan, results)
             report.save_decisions(grid.folder, plan, decisions)
-            for decision in decisions:
+            position = f"look {number} of {len(plan.looks)}, {size} examples"
+            going = set()  # systems of open comparisons that this look shows
+            for comparison, decision in zip(self.plan.comparisons, decisions, strict=True):
                 if len(decision.looks) == number:
-                    look = decision.looks[-1]
-                    boundary = plan.boundaries[number - 1]
-                    log.info(
-                        "decide     look %d of %d, %d examples: %s: %s: %s", number, len(plan.looks), size,
-                        decision.comparison.title, look.describe(boundary), decision.outcome,
-                    )  # fmt: skip
-            going = {  # systems of open comparisons that this look shows
-                name for c, decision in zip(self.plan.comparisons, decisions, strict=True)
-                if decision.outcome == report.OPEN and len(decision.looks) == number for name in (c.first, c.second)
-            }  # fmt: skip
+                    text = decision.looks[-1].describe(plan.boundaries[number - 1])
+                    log.info("decide     %s: %s: %s: %s", position, decision.comparison.title, text, decision.outcome)
+                    going |= {comparison.first, comparison.second} if decision.outcome == report.OPEN else set()
             if not going:
                 break
         if not has_failed_job(grid.folder):
@@ -143,12 +136,8 @@ def name_systems(jobs: Sequence[Job]) -> list[measured.System]:
             raise SpecError("decide: texts are generated in steps; leave out generations= and judgments=")
         titles = settings.models.model.title, settings.decoder.title
         seeds = {str(number): math.nan for number in numbers}
-        items.append(
-            measured.SystemValue(
-                "model", "", "", math.nan, math.nan, 0, "", "none", "", "", "", False, "",
-                dict(zip(names, values, strict=True)), titles, seeds, (),
-            )
-        )  # fmt: skip
+        of_job, unmeasured = dict(zip(names, values, strict=True)), ("", "", math.nan, math.nan, 0, "", "none")
+        items.append(measured.SystemValue("model", *unmeasured, "", "", "", False, "", of_job, titles, seeds, ()))
     return measured.group_systems(items)
 
 
@@ -156,10 +145,8 @@ def name_by_records(
     systems: Sequence[measured.System], rows: Sequence[Mapping[str, Any]], results: measured.Results
 ) -> Mapping[str, str]:
     """Return the name of each planned system → the one in a table of its runs; that of one without runs stays."""
-    recorded = {
-        source.folder.resolve(): system.name
-        for system in measured.group_systems(results.values) for item in system.items for source, _ in item.sources
-    }  # fmt: skip
+    items = [(system.name, item) for system in measured.group_systems(results.values) for item in system.items]
+    recorded = {source.folder.resolve(): name for name, item in items for source, _ in item.sources}
     owners = [system.name for system in systems for _ in system.items[0].values]
     folders = [Path(str(row.get("folder") or "")).resolve() for row in rows]
     named = {owner: recorded[path] for owner, path in zip(owners, folders, strict=True) if path in recorded}

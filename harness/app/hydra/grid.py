@@ -82,11 +82,9 @@ def share_tokens(composer: Composer, jobs: JobWords) -> JobWords:
         return jobs
     chosen = (scorers or models)[0]
     name = f"{chosen.path}@{chosen.revision}" if chosen.revision else chosen.path
-    log.info(
-        "grid       the models have %d tokenizers: prompts, human texts and generated texts are cut in the tokens of "
-        "%s %s (task.tokens=NAME: of another)", len(tokenizers), "the scorer" if scorers else "the first model",
-        chosen.title,
-    )  # fmt: skip
+    owner = f"{'the scorer' if scorers else 'the first model'} {chosen.title} (task.tokens=NAME: of another)"
+    what = f"prompts, human texts and generated texts are cut in the tokens of {owner}"
+    log.info("grid       the models have %d tokenizers: %s", len(tokenizers), what)
     return [[*job, quote_for_hydra(f"task.tokens={name}")] for job in jobs]
 
 
@@ -205,8 +203,8 @@ def _select_grids(
         typed = _list_values(parser, word)
         accepted = {value for grid in pairing for value in _list_values(parser, f"{key}={grid[key]}")}
         if unknown := [value for value in typed if value not in accepted]:
-            log.info("grid       %s=%s: not in the experiment, so it replaces %s next to each of its %s",
-                     key, ",".join(unknown), ", ".join(sorted(accepted)), ", ".join(partners))  # fmt: skip
+            effect = f"replaces {', '.join(sorted(accepted))} next to each of its {', '.join(partners)}"
+            log.info("grid       %s=%s: not in the experiment, so it %s", key, ",".join(unknown), effect)
             continue
         chosen = [
             grid

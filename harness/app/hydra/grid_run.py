@@ -109,12 +109,9 @@ class GridRun:
             settings = replace(job.settings, experiment=job.settings.experiment or self.name)
             if not self.launcher.in_process:  # workers would overwrite each other's bars
                 settings = replace(settings, runtime=replace(settings.runtime, progress=False))
-            self.jobs.append(
-                replace(
-                    job, settings=settings, grid=self.folder, number=number, title=format_title(job.overrides, axes),
-                    position=f"job {number + 1} of {total}", stop=str(self.config.runtime.on_error) == "stop",
-                )
-            )  # fmt: skip
+            title, position = format_title(job.overrides, axes), f"job {number + 1} of {total}"
+            launched = replace(job, settings=settings, grid=self.folder, number=number, title=title, position=position)
+            self.jobs.append(replace(launched, stop=str(self.config.runtime.on_error) == "stop"))
         self.launcher.run(self.jobs[first:], self.detail)
 
     def launch_words(self, jobs: JobWords, axes: Collection[str], total: int) -> list[dict[str, Any]]:
@@ -176,10 +173,8 @@ class GridRun:
         paths = {path.parent for path in (outputs / RUNS / self.name).glob(f"*/{RECORD}")}
         earlier = {path for path in paths if path.resolve() not in {folder.resolve() for folder in folders}}
         if earlier:
-            log.info(
-                "report     also shows %d runs of earlier commands with name=%s; for these alone: openended report %s",
-                len(earlier), self.name, self.folder,
-            )  # fmt: skip
+            hint = f"name={self.name}; for these alone: openended report {self.folder}"
+            log.info("report     also shows %d runs of earlier commands with %s", len(earlier), hint)
         return earlier
 
 

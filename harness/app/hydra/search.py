@@ -87,10 +87,8 @@ class Search:
         sampler_options = _read_mapping(node, "sampler_options")
         # The name depends only on the command.
         name = choose_name(config, config.hydra.runtime.choices) or "search"
-        plan = SearchPlan(
-            name, self.space, parse_objectives(node), str(node["sampler"]), sampler_options,
-            _read_integer(node, "sampler_seed", 0),
-        )  # fmt: skip
+        objectives, seed = parse_objectives(node), _read_integer(node, "sampler_seed", 0)
+        plan = SearchPlan(name, self.space, objectives, str(node["sampler"]), sampler_options, seed)
         plan.check()
         self.plan = replace(plan, name=f"{name}-{digest_plan(plan)}")
         self.total = _read_integer(node, "trials", 1)

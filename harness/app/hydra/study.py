@@ -27,8 +27,7 @@ optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 Values = tuple[float, ...]
 AUTO = "auto"
-SAMPLERS = {"tpe": "TPESampler", "random": "RandomSampler", "nsgaii": "NSGAIISampler", "nsgaiii": "NSGAIIISampler",
-            "qmc": "QMCSampler", "gp": "GPSampler"}  # fmt: skip
+SAMPLERS = {"tpe": "TPE", "random": "Random", "nsgaii": "NSGAII", "nsgaiii": "NSGAIII", "qmc": "QMC", "gp": "GP"}
 SEVERAL = ("tpe", "random", "nsgaii", "nsgaiii", "qmc")  # for more than one objective
 # Names of the attributes of a trial.
 OWNER, CHOSEN, ERROR, MADE, AGAIN, FRESH = "owner", "chosen", "error", "made", "again", "fresh"
@@ -72,7 +71,7 @@ class SearchPlan:
             options |= {"seed": self.seed, "independent_sampler": fallback, "warn_independent_sampling": False}
         try:
             with warnings.catch_warnings(action="ignore"):  # some samplers are marked experimental
-                sampler: BaseSampler = getattr(optuna.samplers, SAMPLERS[self.method])(**options)
+                sampler: BaseSampler = getattr(optuna.samplers, f"{SAMPLERS[self.method]}Sampler")(**options)
         except (TypeError, ValueError, ImportError) as err:
             raise SpecError(f"sampler_options of {self.method}: {core.shorten_error(err)}") from err
         return sampler
@@ -83,11 +82,11 @@ class StudyRunner:
 
     def __init__(self, plan: SearchPlan, storage: Path | None) -> None:
         self.plan, self._place = plan, storage
+        database = _open_database(storage) if storage is not None else None
+        signs, sampler = [objective.direction for objective in plan.objectives], plan.make_sampler(0)
         self.study = optuna.create_study(
-            storage=_open_database(storage) if storage is not None else None,
-            study_name=plan.name, load_if_exists=True, sampler=plan.make_sampler(0),
-            directions=[objective.direction for objective in plan.objectives],
-        )  # fmt: skip
+            storage=database, study_name=plan.name, load_if_exists=True, sampler=sampler, directions=signs
+        )
         self._left: list[FrozenTrial] = []
         self._me = core.temporary_files.create_temporary_name("search")
 
@@ -170,13 +169,9 @@ class StudyRunner:
             fresh = {
                 key.removeprefix(prefix): run for key, run in self.study.user_attrs.items() if key.startswith(prefix)
             }
-            trials.append(
-                SearchTrial(
-                    frozen.number, state, attrs.get(CHOSEN, {}), tuple(frozen.values or ()),
-                    _read_seeds(plan, runs), _read_seeds(plan, fresh),
-                    attrs.get(ERROR, ""), tuple(runs.values()),
-                )
-            )  # fmt: skip
+            values, chosen, error = tuple(frozen.values or ()), attrs.get(CHOSEN, {}), attrs.get(ERROR, "")
+            seeds = _read_seeds(plan, runs), _read_seeds(plan, fresh)
+            trials.append(SearchTrial(frozen.number, state, chosen, values, *seeds, error, tuple(runs.values())))
         shares = tuple(self.importance(index) for index in range(len(sought)))
         return SearchResult(plan.name, plan.method, sought, tuple(trials), shares)
 

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from openended.harness.rating import JudgeQuestion, StudyKey
 
 # Of the words of the rated run: what is not about its texts.
-_OTHER_OPTIONS = (
-    "metric", "judgment", "report", "intervals", "audit", "tracker", "hydra", "plan_only", "name", "outputs_dir",
-)  # fmt: skip
+_OTHER_OPTIONS = tuple("metric judgment report intervals audit tracker hydra plan_only name outputs_dir".split())
 
 
 def score_study(key: "StudyKey", judgments: Path, target: Path, options: Sequence[str]) -> None:
@@ -51,10 +49,9 @@ def score_study(key: "StudyKey", judgments: Path, target: Path, options: Sequenc
             folder = Path(next(iter(runs.values()), "."))
             outputs = folder.parents[2] if len(folder.parents) > 2 else Path("outputs")
             settings = composer.compose_job([*words, *shared]).settings
-            settings = replace(
-                settings, judgments=run.JudgmentOptions(file=str(judgments)), outputs_dir=outputs,
-                experiment="-".join(filter(None, (folder.parent.name, protocol.label))), audit=False,
-            )  # fmt: skip
+            source, name = run.JudgmentOptions(file=str(judgments)), (folder.parent.name, protocol.label)
+            settings = replace(settings, judgments=source, experiment="-".join(filter(None, name)), audit=False)
+            settings = replace(settings, outputs_dir=outputs)
             work = run.run if needs_runs else run.run_judgments
             folders.append(work(settings, runner.get_session(settings), [*words, *shared]).folder)
         layout: Mapping[str, Any] = {"uncertainty": "interval", "title": protocol.title}
