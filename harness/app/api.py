@@ -35,6 +35,9 @@ TextsOf = str | Path | Iterable[str]
 """The texts themselves, or the path of a file or folder of them."""
 VectorsOf = str | Path | NDArray[Any]
 """One row per text, or the path of a `.npy` file of such rows."""
+Requested = str | Sequence[str | core.Metric] | None
+Options = Mapping[str, Mapping[str, Any]]
+"""Name of a metric → its options."""
 # One table even if numbers of texts differ a little; a note shows where they differ from the human side.
 ONE_COLUMN: Mapping[str, Any] = {"differing": "refuse", "allow": ("n",)}
 SEPARATE_COLUMNS: Mapping[str, Any] = {"differing": "columns"}  # where a system has many more texts than another
@@ -119,8 +122,8 @@ def evaluate(
     *,
     human: TextsOf,
     systems: Mapping[str, TextsOf],
-    metrics: str | Sequence[str | core.Metric] | None = None,
-    metric_options: Mapping[str, Mapping[str, Any]] | None = None,
+    metrics: Requested = None,
+    metric_options: Options | None = None,
     scoring: str | None = None,
     scorer: str | BackendSpec | None = None,
     embedder: str | EmbedderSpec | None = None,
@@ -183,14 +186,12 @@ def evaluate(
         )
     human_role = {"role": role} if role is not None and "human" in talks else {}
     side = {"path": human_path, "text_field": human_field, **human_role}
-    config = {
-        "metric": chosen, "task": core.construct(core.load_member("task", "texts"), side, "task"),
-        "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,
-        "intervals": intervals,
-        "generations_field": generations_field, "generations_thinking": thinking,
-        "judgments": None, "outputs_dir": str(outputs),
-        "runtime": {"device": device, "feature_batch_size": batch_size}, "compat": preset, **scoring_models,
-    }  # fmt: skip
+    task: core.Task = core.construct(core.load_member("task", "texts"), side, "task")
+    config: dict[str, Any] = {"metric": chosen, "task": task, "compat": preset, "intervals": intervals}
+    config |= scoring_models
+    config |= {"num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1}
+    config |= {"seed": 0, "judgments": None, "generations_field": generations_field, "generations_thinking": thinking}
+    config |= {"outputs_dir": str(outputs), "runtime": {"device": device, "feature_batch_size": batch_size}}
     runs = outputs / "runs" / f"score-{datetime.now(UTC):%Y%m%dT%H%M%S}"
     config["experiment"] = experiment or storage.create_unique_folder(runs).name
     outcomes = []
@@ -230,11 +231,9 @@ def measure(
         if texts is not None
     }
     model = sides["model_texts"]
-    result = evaluate(
-        human=sides.get("human_texts", model), systems={"model": model}, metrics=[spec],
-        scoring=scoring, scorer=scorer, embedder=embedder,
-        outputs_dir=outputs_dir, device=device,
-    )  # fmt: skip
+    scoring_models: dict[str, Any] = {"scoring": scoring, "scorer": scorer, "embedder": embedder}
+    options = {"metrics": [spec], "outputs_dir": outputs_dir, "device": device, **scoring_models}
+    result = evaluate(human=sides.get("human_texts", model), systems={"model": model}, **options)
     row = next(row for row in result.records["model"].results if row.system == "model")
     arrays = load_result_arrays(Path(outputs_dir) / "store" / row.artifact) if row.artifact is not None else {}
     return replace(result.results["model"][spec.name], arrays=arrays)
@@ -246,9 +245,8 @@ def make_metric(name: str, options: Mapping[str, Any]) -> core.Metric:
 
 
 def _select_metrics(
-    requested: str | Sequence[str | core.Metric] | None, options: Mapping[str, Mapping[str, Any]], *, has_scorer: bool,
-    has_vectors: bool, is_per_prompt: bool = False,
-) -> dict[str, core.Metric]:  # fmt: skip
+    requested: Requested, options: Options, *, has_scorer: bool, has_vectors: bool, is_per_prompt: bool = False
+) -> dict[str, core.Metric]:
     """Build the requested metrics with these options; None selects all that scorer and vectors allow.
 
     `is_per_prompt` selects among those of several texts per prompt, instead of one.
@@ -278,9 +276,8 @@ def _find_scoring_models(
     """Return scorer and embedder, each given by the name of a YAML file, a hub id or a folder, or as a spec."""
     scorers = [*core.list_bundled_choices("scorer"), *core.list_bundled_choices("model")]
     embedders = core.list_bundled_choices("embedder")
-    for option, word, names in (
-        ("scoring", scoring, [*scorers, *embedders]), ("scorer", scorer, scorers), ("embedder", embedder, embedders)
-    ):  # fmt: skip
+    accepted = {"scoring": [*scorers, *embedders], "scorer": scorers, "embedder": embedders}
+    for (option, names), word in zip(accepted.items(), (scoring, scorer, embedder), strict=True):
         if not isinstance(word, str) or word in names or Path(word).is_dir():
             continue
         if near := core.find_spelling(word, names):

@@ -18,6 +18,7 @@ from .choices import (
 from .commands import (
     OUTPUTS as OUTPUTS,
     Arguments as Arguments,
+    argument as argument,
     format_size as format_size,
     get_version as get_version,
     make_main as make_main,

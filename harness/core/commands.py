@@ -15,9 +15,14 @@ from openended.harness.core.terminal import BAD_INPUT, print_error, run_command
 
 Arguments = Mapping[str, Mapping[str, Any]]
 """Name of an argument or flag → the options of `add_argument`, and `synonyms`: flags that others have for it."""
-OUTPUTS: Arguments = {
-    "--outputs": {"type": Path, "default": Path("outputs"), "metavar": "DIR", "help": "default: outputs"}
-}
+
+
+def argument(meaning: str, metavar: str | None = None, **options: Any) -> Mapping[str, Any]:  # noqa: ANN401
+    """Declare an argument by its help, what stands for its value, and other options of `add_argument`."""
+    return {"help": meaning, **({"metavar": metavar} if metavar else {}), **options}
+
+
+OUTPUTS: Arguments = {"--outputs": argument("default: outputs", "DIR", type=Path, default=Path("outputs"))}
 
 
 def get_version() -> str:

@@ -19,6 +19,8 @@ from openended.harness.core.types import F64, HUMAN, Example, Json, MetricResult
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Prepared = Any
+"""What `Metric.prepare` returns."""
 
 Direction = Literal["higher", "lower", "match_human"]
 Best = Literal[Direction, "target", "none"]
@@ -178,7 +180,7 @@ class Metric(Spec, ABC):
         each text, whose mean is the value.
         """
 
-    def score(self, prepared: Any, human: Weights, model: Weights, /) -> Mapping[str, F64 | Callable[[], F64]]:  # noqa: ANN401, ARG002
+    def score(self, prepared: Prepared, human: Weights, model: Weights, /) -> Mapping[str, F64 | Callable[[], F64]]:  # noqa: ARG002
         """Return the values of weighted sets of texts, each of shape (draws,); weights have the shape (draws, rows).
 
         The rows are those of `list_rows`; a row of ones stands for all texts. A value that costs much and has its own
@@ -186,22 +188,24 @@ class Metric(Spec, ABC):
         """
         return {name: average(column, model) for name, column in prepared.items()}
 
-    def _score_sides(self, prepared: Any, human: Weights, model: Weights) -> Mapping[str, F64 | Callable[[], F64]]:  # noqa: ANN401
+    def _score_sides(self, prepared: Prepared, human: Weights, model: Weights) -> Mapping[str, F64 | Callable[[], F64]]:
         """Return the values of the engine's weights of each side; families may turn them into other ones."""
         return self.score(prepared, human, model)
 
-    def list_rows(self, features: Features, prepared: Any) -> tuple[Ids, Ids]:  # noqa: ANN401, ARG002
+    def list_rows(self, features: Features, prepared: Prepared) -> tuple[Ids, Ids]:  # noqa: ARG002
         """Return the prompt of each row of both sides that `score` weighs."""
         return features.human.ids, features.model.ids
 
-    def evaluate(self, features: Features, prepared: Any) -> MetricResult:  # noqa: ANN401
+    def evaluate(self, features: Features, prepared: Prepared) -> MetricResult:
         """Return the values of all texts with notes and arrays; by default those of `score`, the first one first."""
         ones = [np.ones((1, len(ids))) for ids in self.list_rows(features, prepared)]
         values = {k: float((v() if callable(v) else v)[0]) for k, v in self._score_sides(prepared, *ones).items()}
         rows = prepared if type(self).score is Metric.score else {}
         return self.result(features, next(iter(values)), values, per_example=rows)
 
-    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Any) -> Mapping[str, Replicates]:  # noqa: ANN401
+    def resample(
+        self, features: Features, result: MetricResult, plan: Plan, prepared: Prepared
+    ) -> Mapping[str, Replicates]:
         """Return replicates of the values; one that another value is computed from is drawn once for both."""
         rows, out = self.list_rows(features, prepared), dict[str, Replicates]()
         schemes = {name: self.find_scheme(name, prepared) for name in result.values}
@@ -209,15 +213,15 @@ class Metric(Spec, ABC):
             names = [name for name in result.values if schemes[name] == scheme]
             if scheme != "none":
                 score = partial(self._score_sides, prepared)
-                out |= plan.replicate(scheme, rows, score, names, share=self.subset_share)
+                out |= plan.replicate(scheme, rows, score, names, self.subset_share)
         return out
 
-    def compute(self, features: Features, prepared: Any = None) -> MetricResult:  # noqa: ANN401
+    def compute(self, features: Features, prepared: Prepared = None) -> MetricResult:
         return self.evaluate(features, self.prepare(features) if prepared is None else prepared)
 
     def replicates(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: Any = None  # noqa: ANN401
-    ) -> dict[str, Replicates]:  # fmt: skip
+        self, features: Features, result: MetricResult, plan: Plan, prepared: Prepared = None
+    ) -> dict[str, Replicates]:
         """Return replicates of the values that have any, with the values of each of the metric's own seeds."""
         prepared = self.prepare(features) if prepared is None else prepared
         replicates = self.resample(features, result, plan, prepared)
@@ -240,7 +244,7 @@ class Metric(Spec, ABC):
         """Return a number of each text that says which texts make a value vary; None: unknown."""
         return result.per_example.get(key)
 
-    def find_scheme(self, key: str, prepared: Any) -> Scheme:  # noqa: ANN401, ARG002 - some depend on options or n
+    def find_scheme(self, key: str, prepared: Prepared) -> Scheme:  # noqa: ARG002 - some depend on options or n
         """Return which sets of texts `score` is right for, for a value."""
         return _look_up(self.schemes, key, self.resampling)
 
@@ -269,13 +273,12 @@ class Metric(Spec, ABC):
         if self.without_rows:
             notes = (*notes, f"no number of each text: {self.without_rows}")
         spread = {k: float(np.std(v, ddof=1)) for k, v in seeds.items() if np.size(v) > 1}
-        return MetricResult(
-            metric=self.name, signature=build_signature(self, features.facts), primary=primary,
-            values={k: float(np.mean(v)) for k, v in values.items()}, n_human=len(features.human),
-            n_model=len(features.model), notes=tuple(notes), per_example=per_example or {}, arrays=arrays or {},
-            sd=spread | {k: float(v) for k, v in (sd or {}).items()}, unranked=tuple(unranked), invented=invented,
-            draws={f"{REPEATS}{k}": np.asarray(v) for k, v in seeds.items()},
-        )  # fmt: skip
+        signature, means = build_signature(self, features.facts), {k: float(np.mean(v)) for k, v in values.items()}
+        result = MetricResult(self.name, signature, primary, means, len(features.human), len(features.model))
+        rows: dict[str, Any] = {"per_example": per_example or {}, "arrays": arrays or {}, "invented": invented}
+        rows |= {"sd": spread | {k: float(v) for k, v in (sd or {}).items()}, "unranked": tuple(unranked)}
+        draws = {f"{REPEATS}{k}": np.asarray(v) for k, v in seeds.items()}
+        return replace(result, notes=tuple(notes), draws=draws, **rows)
 
 
 def _look_up(declared: Mapping[str, T], key: str, default: T) -> T:

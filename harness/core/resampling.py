@@ -272,23 +272,22 @@ class Plan:
         return Replicates.from_subsamples(draws, round(share * prompts) / prompts)
 
     def replicate(
-        self, scheme: str, rows: tuple[Ids, Ids], score: Score, names: Collection[str] | None = None, *,
-        share: float = SHARE,
-    ) -> dict[str, Replicates]:  # fmt: skip
+        self, scheme: str, rows: tuple[Ids, Ids], score: Score, names: Collection[str], share: float
+    ) -> dict[str, Replicates]:
         """Return replicates of the values of a score.
 
         Args:
             scheme: `bootstrap`, `halves`, `near_halves` (whose weights are near those of all texts) or `subsample`.
             rows: The prompt of each human and of each model row.
             score: Returns the values of weighted rows.
-            names: The values that are wanted; None: all.
+            names: The values that are wanted.
             share: Of the prompts in each subset.
         """
         ids = rows if rows[0] is not rows[1] else rows[:1]
 
         def draw(human: Weights, model: Weights) -> dict[str, F64]:
             values = score(human, model)
-            return {k: v() if callable(v) else v for k, v in values.items() if names is None or k in names}
+            return {k: v() if callable(v) else v for k, v in values.items() if k in names}
 
         if scheme == "bootstrap":
             return {k: Replicates(v[None, :]) for k, v in draw(*_pair([self.weights(side) for side in ids])).items()}

@@ -38,10 +38,8 @@ def _audit(args: argparse.Namespace) -> None:
             core.print_line(verdict)
             passed.append(is_passed)
             continue
-        done = audit.audit_run(
-            folder, reference=args.reference, device=args.device, batch_size=args.batch_size,
-            suspects=not args.no_suspects, progress=True,
-        )  # fmt: skip
+        options = {"reference": args.reference, "device": args.device, "batch_size": args.batch_size}
+        done = audit.audit_run(folder, suspects=not args.no_suspects, progress=True, **options)
         table = report.build_audit_table(done)
         report.print_table(table)
         if args.report is not None:

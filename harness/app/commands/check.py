@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from openended.harness import core, report, results as measured
-from openended.harness.core import OUTPUTS, Arguments, DataError, SpecError, make_main
+from openended.harness.core import OUTPUTS, Arguments, DataError, SpecError, argument, make_main
 from openended.harness.report import NOT_WORSE, UNDECIDED, WORSE, Worsening
 from openended.harness.results import Pair, Results, SystemValue
 
@@ -30,20 +30,20 @@ Examples:
   openended check release/record.json nightly --undecided pass --json
   openended check main step-1000 step-2000 --margin mauve=0.02,gen_ppl=1
 """
+_MARGIN = f"the largest worsening that is accepted: of all values, or VALUE=NUMBER,…; default: {MARGIN}"
 _ARGUMENTS: Arguments = {
-    "baseline": {"metavar": "BASELINE", "help": "what the candidates are compared with"},
-    "candidates": {"nargs": "+", "metavar": "CANDIDATE", "help": "the systems that are checked"},
-    "--worse": {"metavar": "VALUES", "help": "metric, metric.key or key; default: the first value of every metric"},
-    "--margin": {"default": str(MARGIN), "metavar": "NUMBER",
-                 "help": "the largest worsening that is accepted: of all values, or VALUE=NUMBER,…; default: 0.02"},
-    "--alpha": {"type": float, "default": 0.05, "metavar": "LEVEL", "help": "of tests and intervals; default: 0.05"},
-    "--where": {"action": "append", "default": [], "metavar": "AXIS=VALUE", "help": "keep only these runs"},
-    "--undecided": {"choices": ("pass", "fail"), "help": "exit code of what is undecided: 0 or 1; default: 3"},
-    "--json": {"action": "store_true", "help": "print JSON instead of lines"},
-    "--junit": {"type": Path, "metavar": "FILE", "help": "write JUnit XML"},
-    "--markdown": {"type": Path, "metavar": "FILE", "help": "write a table for a pull request"},
+    "baseline": argument("what the candidates are compared with", "BASELINE"),
+    "candidates": argument("the systems that are checked", "CANDIDATE", nargs="+"),
+    "--worse": argument("metric, metric.key or key; default: the first value of every metric", "VALUES"),
+    "--margin": argument(_MARGIN, "NUMBER", default=str(MARGIN)),
+    "--alpha": argument("of tests and intervals; default: 0.05", "LEVEL", type=float, default=0.05),
+    "--where": argument("keep only these runs", "AXIS=VALUE", action="append", default=[]),
+    "--undecided": argument("exit code of what is undecided: 0 or 1; default: 3", choices=("pass", "fail")),
+    "--json": argument("print JSON instead of lines", action="store_true"),
+    "--junit": argument("write JUnit XML", "FILE", type=Path),
+    "--markdown": argument("write a table for a pull request", "FILE", type=Path),
     **OUTPUTS,
-}  # fmt: skip
+}
 
 
 def _choose_code(outcomes: Collection[str], undecided: str | None) -> int:
@@ -111,15 +111,11 @@ def _check(args: argparse.Namespace) -> None:
 def _convert_to_json(worsening: Worsening) -> dict[str, core.Json]:
     """Return a line for programs; a number that there is not is null."""
     (metric, key), value = worsening.value.pair, worsening.value
-    numbers = {
-        "baseline": worsening.baseline.mean, "candidate": value.mean, "worse_by": worsening.amount,
-        "low": worsening.low, "high": worsening.high, "p": worsening.p_value, "margin": worsening.margin,
-    }  # fmt: skip
-    return {
-        "system": worsening.system, "metric": metric, "key": key, "outcome": worsening.outcome,
-        **{name: number if math.isfinite(number) else None for name, number in numbers.items()},
-        "reason": worsening.reason,
-    }  # fmt: skip
+    numbers = {"baseline": worsening.baseline.mean, "candidate": value.mean, "worse_by": worsening.amount}
+    numbers |= {"low": worsening.low, "high": worsening.high, "p": worsening.p_value, "margin": worsening.margin}
+    texts = {"system": worsening.system, "metric": metric, "key": key, "outcome": worsening.outcome}
+    finite = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
+    return {**texts, **finite, "reason": worsening.reason}
 
 
 def _read(word: str, outputs: Path, where: Mapping[str, str]) -> Results:

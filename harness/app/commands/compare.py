@@ -7,30 +7,29 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from openended.harness.core import Arguments, SpecError, list_names, make_main, split_commas
+from openended.harness.core import Arguments, SpecError, argument, list_names, make_main, split_commas
 from openended.harness.imported import name_files as name_files_apart, read_system_scores
 from openended.harness.report import compare_scores
 from openended.harness.results import suggest_command
 
 _STAMPS = re.compile(r"^(samples_|\d{4}-\d\d-\d\dT[\d-]+_)|_(\w{22}|\d{4}-\d\d-\d\dT[\d.-]+)$")  # of file names
 RUNS = Path("outputs", "runs")
+_LOGS = ".eval or .json log of Inspect, samples_….jsonl of lm-eval, or .csv, .jsonl, .parquet with an id per row"
+_NAMES = {"type": split_commas, "default": ""}
+_JUDGED = "people's scores of some samples of a judged system, by which the judge is corrected"
 _ARGUMENTS: Arguments = {
-    "systems": {"nargs": "+", "metavar": "[NAME=]FILE",
-                "help": ".eval or .json log of Inspect, samples_….jsonl of lm-eval, or .csv, .jsonl, .parquet with an "
-                        "id per row; files of one NAME are repeats"},
-    "--metrics": {"type": split_commas, "default": "", "metavar": "NAMES",
-                  "help": "metrics to compare; default: all that the files share"},
-    "--lower": {"type": split_commas, "default": "", "metavar": "NAMES",
-                "help": "metrics whose lower value is better"},
-    "--id": {"metavar": "COLUMN", "help": "column of a table with the sample; default: id, sample_id, example_id, …"},
-    "--cluster": {"metavar": "COLUMN",
-                  "help": "column that groups samples, or a field of a log: metadata.topic, doc.passage"},
-    "--unmatched": {"choices": ("refuse", "drop"), "default": "refuse", "help": "samples that some files lack"},
-    "--difference": {"type": float, "metavar": "X", "help": "difference to resolve; default: each measured one"},
-    "--people": {"action": "append", "default": [], "metavar": "[NAME=]FILE",
-                 "help": "people's scores of some samples of a judged system, by which the judge is corrected"},
-    "--out": {"type": Path, "metavar": "DIR", "help": "also write .md, .tex, .csv and a page into this folder"},
-}  # fmt: skip
+    "systems": argument(f"{_LOGS}; files of one NAME are repeats", "[NAME=]FILE", nargs="+"),
+    "--metrics": argument(
+        "metrics to compare; default: all that the files share", "NAMES", type=split_commas, default=""
+    ),
+    "--lower": argument("metrics whose lower value is better", "NAMES", **_NAMES),
+    "--id": argument("column of a table with the sample; default: id, sample_id, example_id, …", "COLUMN"),
+    "--cluster": argument("column that groups samples, or a field of a log: metadata.topic, doc.passage", "COLUMN"),
+    "--unmatched": argument("samples that some files lack", choices=("refuse", "drop"), default="refuse"),
+    "--difference": argument("difference to resolve; default: each measured one", "X", type=float),
+    "--people": argument(_JUDGED, "[NAME=]FILE", action="append", default=[]),
+    "--out": argument("also write .md, .tex, .csv and a page into this folder", "DIR", type=Path),
+}
 
 
 def _compare(args: argparse.Namespace) -> None:
@@ -54,10 +53,8 @@ def _compare(args: argparse.Namespace) -> None:
         )
     systems = [read_system_scores(n, paths, id_column=args.id, cluster=args.cluster) for n, paths in files.items()]
     people = {n: read_system_scores(n, paths, id_column=args.id) for n, paths in _name_people(args.people, [*files])}
-    compare_scores(
-        systems, args.metrics, args.lower, drop=args.unmatched == "drop", difference=args.difference, people=people,
-        out=args.out,
-    )  # fmt: skip
+    options = {"drop": args.unmatched == "drop", "difference": args.difference, "people": people, "out": args.out}
+    compare_scores(systems, args.metrics, args.lower, **options)
 
 
 def _name_people(words: Sequence[str], systems: Sequence[str]) -> list[tuple[str, list[Path]]]:

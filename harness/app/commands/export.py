@@ -8,25 +8,24 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from openended.harness import core
-from openended.harness.core import OUTPUTS, Arguments, DataError, SpecError, StoreError, make_main
+from openended.harness.core import OUTPUTS, Arguments, DataError, SpecError, StoreError, argument, make_main
 from openended.harness.report import FORMATS, TABLES_HINT, export_results
 from openended.harness.results import read_grids, resolve_report_request
 from openended.harness.storage import find_named_entries
 
 MAX_LISTED_FILES = 10
 _EXAMPLE = "openended export p-sweep p-sweep.zip"
+_TARGET = "a .zip (-: standard output), or with --format a folder (default: outputs/exports/NAME-FORMAT); replaced"
+_FORMATS = "; ".join(f"{name}: {text}" for name, text in FORMATS.items())
 _ARGUMENTS: Arguments = {
-    "name": {"help": "of runs: name=…, experiment=…"},
-    "archive": {"type": Path, "nargs": "?", "metavar": "ARCHIVE|FOLDER",
-                "help": "a .zip (-: standard output), or with --format a folder "
-                        "(default: outputs/exports/NAME-FORMAT); replaced"},
-    "--format": {"metavar": "FORMAT", "help": "results for other tools instead of an archive; "
-                 + "; ".join(f"{name}: {text}" for name, text in FORMATS.items())},
-    "--organization": {"metavar": "NAME", "help": "with --format eee: who made the runs"},
-    "--dataset": {"metavar": "OWNER/NAME", "help": "with --format hub: the dataset's repository"},
+    "name": argument("of runs: name=…, experiment=…"),
+    "archive": argument(_TARGET, "ARCHIVE|FOLDER", type=Path, nargs="?"),
+    "--format": argument(f"results for other tools instead of an archive; {_FORMATS}", "FORMAT"),
+    "--organization": argument("with --format eee: who made the runs", "NAME"),
+    "--dataset": argument("with --format hub: the dataset's repository", "OWNER/NAME"),
     **OUTPUTS,
-    "--no-store": {"action": "store_true", "help": "records, reports and grids alone"},
-}  # fmt: skip
+    "--no-store": argument("records, reports and grids alone", action="store_true"),
+}
 
 
 def _export_format(args: argparse.Namespace) -> None:
@@ -99,11 +98,8 @@ def list_files(name: str, outputs: Path, *, store: bool) -> Iterator[Path]:
         yield from (path for path in paths if path.is_file() and not path.is_symlink())
 
 
-main = make_main(
-    "export",
-    __doc__,
-    _ARGUMENTS,
-    lambda args: _export_archive(args) if args.format is None else _export_format(args),
-    example=_EXAMPLE,
-    after="nothing was written",
-)
+def _export(args: argparse.Namespace) -> None:
+    (_export_archive if args.format is None else _export_format)(args)
+
+
+main = make_main("export", __doc__, _ARGUMENTS, _export, example=_EXAMPLE, after="nothing was written")

@@ -3,18 +3,18 @@
 import argparse
 from contextlib import suppress
 
-from openended.harness.core import OUTPUTS, Arguments, SpecError, make_main, print_line, split_names
+from openended.harness.core import OUTPUTS, Arguments, SpecError, argument, make_main, print_line, split_names
 from openended.harness.report import format_power
 from openended.harness.results import read_results, resolve_report_request
 
+_NAMES = {"type": split_names, "default": ""}
+_DIFFERENCES = "differences to resolve, each in the unit of its value; default: those measured"
 _ARGUMENTS: Arguments = {
-    "paths": {"nargs": "+", "metavar": "NAME|GRID_FOLDER|RUNS", "help": "runs of two systems or more: a pilot"},
-    "--difference": {"type": split_names, "default": "", "metavar": "VALUE=D,…",
-                     "help": "differences to resolve, each in the unit of its value; default: those measured"},
-    "--metrics": {"type": split_names, "default": "", "metavar": "NAMES",
-                  "help": "metrics or values; default: the first of each metric"},
+    "paths": argument("runs of two systems or more: a pilot", "NAME|GRID_FOLDER|RUNS", nargs="+"),
+    "--difference": argument(_DIFFERENCES, "VALUE=D,…", **_NAMES),
+    "--metrics": argument("metrics or values; default: the first of each metric", "NAMES", **_NAMES),
     **OUTPUTS,
-}  # fmt: skip
+}
 
 
 def _print_power(args: argparse.Namespace) -> None:

@@ -46,8 +46,9 @@ def _store(args: argparse.Namespace) -> None:
     elif args.url is not None:
         shared = RemoteStore(args.url)
         count = shared.push(root) if args.action == "push" else shared.pull(root)
-        lines = [f"{count:,} of {len(shared.names):,} entries copied from {shared.url}" if args.action == "pull" else
-                 f"{count:,} entries copied to {shared.url}, {len(shared.names):,} existed"]  # fmt: skip
+        done = f"{count:,} entries copied to {shared.url}, {len(shared.names):,} existed"
+        pulled = f"{count:,} of {len(shared.names):,} entries copied from {shared.url}"
+        lines = [pulled if args.action == "pull" else done]
     else:
         lines = list(format_sizes(measure_entries(root), find_named_entries(args.outputs / "runs")))
     for line in lines:

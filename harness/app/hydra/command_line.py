@@ -21,9 +21,8 @@ log = logging.getLogger(__name__)
 _MULTIRUN = ("-m", "--multirun")
 _VERBOSE, _QUIET = ("-v", "--verbose"), ("-q", "--quiet")
 _JSON, TRUST = "--json", "--trust-config"
-_FOLDER_FLAGS, _PRINT_FLAGS = ("-cd", "--config-dir"), ("-c", "--cfg")
+_FOLDER_FLAGS, _PRINT = ("-cd", "--config-dir"), "--cfg"
 _ROOT_FLAGS = ("-cp", "--config-path", "-cn", "--config-name")
-_PARTS = ("job", "hydra", "all")
 FLAGS = ("--verbose", "--quiet", _JSON, "--multirun", "--help", "--version", TRUST, "--config-dir", "--cfg")
 _OWN_CONFIGURATIONS = "your own choices go into a folder: --config-dir DIR makes DIR/decoder/mine.yaml decoder=mine"
 # Options of a search, typed without the `hydra.sweeper.` where Hydra has them.
@@ -67,7 +66,7 @@ class CommandLine:
     config_dir: str | None = None
     trusted: bool = False
     log: LogOptions = LogOptions()
-    printed: str | None = None  # the part of the configuration that `--cfg` prints, and nothing runs
+    prints: bool = False  # `--cfg job`: the configuration is printed, and nothing runs
 
 
 def parse_command_line(words: Sequence[str]) -> CommandLine:
@@ -75,13 +74,13 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
     words = join_lists(words)
     options: list[str] = []
     flags: set[str] = set()
-    config_dir = printed = None
+    config_dir: str | None = None
     rest = iter(enumerate(words))
     for position, word in rest:
         flag, sign, value = word.partition("=")
         if word in (*_MULTIRUN, *_VERBOSE, *_QUIET, _JSON, TRUST, "-r", "--run"):
             flags.add(word)
-        elif flag in (*_FOLDER_FLAGS, *_PRINT_FLAGS, *_ROOT_FLAGS):
+        elif flag in (*_FOLDER_FLAGS, _PRINT, "-c", *_ROOT_FLAGS):
             if not sign and position + 1 < len(words):
                 value = next(rest)[1]
             if flag in _ROOT_FLAGS:
@@ -90,10 +89,10 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
                 if not os.path.isdir(value):
                     raise core.SpecError(f"{flag}: no such folder: {value!r}; {_OWN_CONFIGURATIONS}")
                 config_dir = value
-            elif value in _PARTS:
-                printed = value
+            elif value == "job":
+                flags.add(_PRINT)
             else:
-                raise core.SpecError(f"{flag}: expected one of {', '.join(_PARTS)}, got {value!r}")
+                raise core.SpecError(f"{flag}: expected job, whose options are printed, got {value!r}")
         elif word.startswith("-"):
             from openended.harness.app.hydra.errors import explain_unknown_flag
 
@@ -120,7 +119,7 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
     options = [quote_for_hydra(_to_sweeper_override(word)) for word in options]
     log_options = LogOptions(not flags.isdisjoint(_VERBOSE), not flags.isdisjoint(_QUIET))
     options += ["plan_only=json"] if _JSON in flags else []
-    return CommandLine(tuple(options), multirun, config_dir, TRUST in flags, log_options, printed)
+    return CommandLine(tuple(options), multirun, config_dir, TRUST in flags, log_options, _PRINT in flags)
 
 
 def join_lists(words: Sequence[str]) -> list[str]:

@@ -61,17 +61,15 @@ def plan_jobs(composer: Composer, config: DictConfig, jobs: JobWords, *, single:
 
 def plan_to_json(plan: run.Forecast, rates: run.Rates) -> dict[str, Any]:
     """Return a plan as plain JSON; sizes in bytes, times in seconds."""
-    models = [
-        {"path": spec.path, "revision": spec.revision, "dtype": spec.dtype, "roles": sorted(plan.models[spec]),
-         "parameters": size.parameters, "memory": size.memory, "gated": size.gated, "here": size.here,
-         "get": size.get or None}
-        for spec, size in plan.sizes().items()
-    ]  # fmt: skip
-    servers = [
-        {"path": spec.path, "dialect": service.dialect, "endpoints": list(service.endpoints),
-         "roles": sorted(roles), "answers": service.server is not None}
-        for spec, roles in plan.models.items() if (service := spec.describe_service()) is not None
-    ]  # fmt: skip
+    models, servers = list[dict[str, Any]](), list[dict[str, Any]]()
+    for spec, size in plan.sizes().items():
+        facts = {name: getattr(spec, name) for name in ("path", "revision", "dtype")}
+        sizes = {name: getattr(size, name) for name in ("parameters", "memory", "gated", "here")}
+        models.append({**facts, "roles": sorted(plan.models[spec]), **sizes, "get": size.get or None})
+    for spec, roles in plan.models.items():
+        if (service := spec.describe_service()) is not None:
+            facts = {"path": spec.path, "dialect": service.dialect, "endpoints": list(service.endpoints)}
+            servers.append({**facts, "roles": sorted(roles), "answers": service.server is not None})
     files = [
         {"name": f.name, "path": str(f.path), "url": f.url or None, "present": f.present} for f in plan.files.values()
     ]

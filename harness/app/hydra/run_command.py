@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from openended.harness import core
 from openended.harness.app.hydra.check_grid import check_layout
@@ -41,8 +41,9 @@ def run_hydra(
         try:
             with translate_config_errors():
                 composed = composer.compose_command()
-                if composer.line.printed is not None:
-                    _print_configuration(composed, composer.line.printed)
+                if composer.line.prints:
+                    of_job = [str(name) for name in composed if name != "hydra"]
+                    sys.stdout.write(OmegaConf.to_yaml(OmegaConf.masked_copy(composed, of_job)))
                     return
                 composer.line.log.apply()
                 if composed.get("plan_only"):
@@ -58,15 +59,6 @@ def run_hydra(
     after = "finished work is kept: the same command resumes here"
     if code := core.run_command(command, compose_and_work, after_interrupt=after):
         raise SystemExit(code) from None
-
-
-def _print_configuration(config: DictConfig, part: str) -> None:
-    """Print what is composed as YAML: the job's options, those of Hydra, or all."""
-    hydra = config.hydra
-    if part == "job":
-        with open_dict(config):
-            del config["hydra"]
-    sys.stdout.write(OmegaConf.to_yaml({"hydra": hydra} if part == "hydra" else config))
 
 
 def run_options(composer: Composer, config: DictConfig) -> None:

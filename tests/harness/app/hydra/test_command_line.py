@@ -54,7 +54,7 @@ def test_flags_are_told_from_options(tmp_path):
     assert (line.words, line.multirun, line.config_dir, line.trusted) == (
         ("decoder=greedy",), True, str(tmp_path), True,
     )  # fmt: skip
-    assert parse_command_line(["seed=0", "--cfg=job"]).printed == "job"
+    assert parse_command_line(["seed=0", "--cfg=job"]).prints
     assert parse_command_line(["seed=0", "-q"]).log == LogOptions(quiet=True)
     assert parse_command_line([f"-cd={tmp_path}", "-r"]).config_dir == str(tmp_path)
     assert parse_command_line(["seed=3"]) == parse_command_line(["seed=3", "--run"])
