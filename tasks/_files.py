@@ -139,10 +139,10 @@ def read_text_field(
     return check_text(value, field, where)
 
 
-def read_references(row: Mapping[str, Any], field: str, where: str) -> list[str]:
+def read_references(row: Mapping[str, Any], field: str, where: str, *, needs_some: bool = True) -> list[str]:
     """Return the human texts that a record lists; none where the field is missing or null."""
     value = find_value(row, field)
-    if value is None:
+    if value is None or (value == [] and not needs_some):
         return []
     texts = [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
     if not texts or len(texts) < len(value) or not all(text.strip() and is_valid_text(text) for text in texts):

@@ -18,13 +18,24 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import REQUIRED, DataError, Example, Json, Tokenizer, option, ranged, task
-from openended.harness.imported import SAMPLED, TextSelection, choose_fields, find_fields, read_id, read_records
+from openended.harness.imported import (
+    SAMPLED,
+    FieldChoice,
+    TextSelection,
+    check_text,
+    choose_fields,
+    find_fields,
+    find_value,
+    read_id,
+    read_prompts,
+    read_records,
+)
 from openended.harness.models import Message, make_turns, read_messages
 from openended.tasks import _files
 from openended.tasks._prompts import CutTask, Document, PromptUnit
 
 log = logging.getLogger(__name__)
-_HUMAN, _MESSAGES = "human", "messages"
+_PROMPT, _HUMAN, _MESSAGES = "prompt", "human", "messages"
 
 
 @task
@@ -42,7 +53,7 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
     path: str = option(REQUIRED, bool, "the path of a JSON-lines file")
     """task.path=FILE.jsonl."""
     prompt_field: str = option("prompt", bool, "a field name")
-    """The field with the prompt."""
+    """The field with the prompt. Where the first line has none of this name: detected."""
     human_field: str = option(_HUMAN, bool, "a field name")
     """Where the first line has none of this name: detected."""
     prompt_length: int | None = None
@@ -81,9 +92,16 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
         if self.prompt_length is not None:
             yield from self.cut_documents(self._iterate_documents(skipped), tokenizer, skipped)
             return
+        guess: FieldChoice | None = None
         human_field: str | None = None
+        needs_some = self.least_references == 0
         for row, identity, where in self._iterate_rows():
-            references = _files.read_references(row, self.references_field, where) if self.references_field else []
+            references: list[str] = []
+            if self.references_field:
+                references = _files.read_references(row, self.references_field, where, needs_some=needs_some)
+            if not references and not needs_some and self.human_field not in row:
+                skipped[f"fewer than {self.least_references} references"] += 1
+                continue
             if references and self.human_field not in row:
                 row = {**row, self.human_field: references[0]}
             talk: list[Message] = []
@@ -93,8 +111,14 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
                     row = {**row, self.human_field: talk.pop().text}
             if human_field is None:  # decided at the first line
                 is_named = self.human_field in row or self.human_field != _HUMAN
-                human_field = self.human_field if is_named else find_human_field(Path(self.path), self.prompt_field)
-            human = _files.read_text_field(row, human_field, where, "task.human_field")
+                has_prompt = bool(talk) or self.prompt_field in row or self.prompt_field != _PROMPT
+                guess = None if is_named and has_prompt else guess_fields(Path(self.path), self.prompt_field)
+                human_field = self.human_field if is_named or guess is None else guess.field
+                if guess is not None:
+                    prompt_field = "" if has_prompt else "+".join(guess.prompt)
+                    _log_guesses(self.path, human_field="" if is_named else human_field, prompt_field=prompt_field)
+                guess = None if has_prompt else guess
+            human = _read_human(row, human_field, where, is_guessed=human_field != self.human_field)
             if not human.strip():
                 raise DataError(f"{where}: example {identity} has an empty human side ({human_field!r})")
             texts = references if human in references else [human, *references]
@@ -102,6 +126,8 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
             if talk:
                 prompt, turns = make_turns(talk, where)
                 meta |= turns
+            elif guess is not None and guess.prompt:
+                prompt = "\n\n".join(read_prompts(row, guess, where))
             else:
                 prompt = _files.read_text_field(row, self.prompt_field, where, "task.prompt_field", (human_field,))
             if len(texts) < self.least_references:
@@ -137,15 +163,27 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
             raise DataError(f"{path}: holds no example")
 
 
-def find_human_field(path: Path, prompt_field: str) -> str:
-    """Return the field that looks most like human texts in the first records of a file."""
+def guess_fields(path: Path, prompt_field: str) -> FieldChoice:
+    """Return the fields that look most like human texts and their prompts in the first records of a file."""
     first = [*islice(read_records(path), SAMPLED)]
     others = [{name: value for name, value in record.cells.items() if name != prompt_field} for record in first]
-    field = choose_fields(others, "human", first[0].where, "task.human_field=").field
-    _log_once(f"task       jsonl: the human text of {path} is the field {field!r} (guessed; task.human_field=NAME)")
-    return field
+    return choose_fields(others, "human", first[0].where, "task.human_field=")
 
 
 @lru_cache
-def _log_once(line: str) -> None:
-    log.info("%s", line)
+def _log_guesses(path: str, **fields: str) -> None:
+    for name, field in fields.items():
+        if field:
+            what = f"the {name.partition('_')[0].replace('human', 'human text')} of {path} is the field {field!r}"
+            log.info("task       jsonl: %s (guessed; task.%s=NAME)", what, name)
+
+
+def _read_human(row: Mapping[str, Any], field: str, where: str, *, is_guessed: bool) -> str:
+    """Return the human text of a record; in a field that was guessed, it may be the only one of a list."""
+    value = find_value(row, field)
+    if isinstance(value, list) and is_guessed:
+        if len(value) != 1:
+            advice = f"task.references_field={field} task.least_references=1 reads lists of human texts"
+            raise DataError(f"{where}: field {field!r}: expected text, got a list of {len(value)}; {advice}")
+        return check_text(value[0], field, where)
+    return _files.read_text_field(row, field, where, "task.human_field")

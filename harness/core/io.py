@@ -305,7 +305,8 @@ def read_csv(
         except csv.Error as err:
             if delimiter == "\t" and quoting == csv.QUOTE_MINIMAL:
                 return read_csv(path, csv.QUOTE_NONE)
-            raise DataError(f"{path}:{line + 1}: not CSV ({err})") from err
+            advice = "; tr '\\r' '\\n' < FILE > NEW_FILE ends its lines" if "new-line" in str(err) else ""
+            raise DataError(f"{path}:{line + 1}: not CSV ({str(err).partition(' - ')[0]}){advice}") from err
         except UnicodeDecodeError as err:
             raise DataError(f"{path}:{line + 1}: not UTF-8 ({err.reason}); {suggest_encoding(err.object)}") from err
         except (EOFError, zlib.error, OSError) as err:
@@ -337,8 +338,13 @@ def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[
             raise DataError(f"{path}:{number + 1}: cannot be read to its end ({err})") from err
 
 
+_PACKED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ": ".xz", b"(\xb5/\xfd": ".zst", b"PK\3\4": ".zip"}
+
+
 def suggest_encoding(data: bytes) -> str:
     """Say which encoding bytes that are not UTF-8 fit, and how to convert the file."""
+    if suffix := next((suffix for sign, suffix in _PACKED.items() if data.startswith(sign)), None):
+        return f"it seems to be a packed file: name it FILE{suffix}"
     if sum(byte > 0x7F for byte in data) > 0.4 * len(data):
         return "it may be GB18030, SHIFT_JIS, …: iconv -f ENCODING -t UTF-8 FILE > NEW_FILE converts it"
     encoding = "UTF-16" if b"\0" in data or data[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"

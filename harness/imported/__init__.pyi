@@ -13,6 +13,7 @@ from .download import (
 )
 from .fields import (
     SAMPLED as SAMPLED,
+    FieldChoice as FieldChoice,
     ReadSummary as ReadSummary,
     choose_fields as choose_fields,
     find_value as find_value,
@@ -54,6 +55,7 @@ from .texts import (
     find_fields as find_fields,
     load_corpus as load_corpus,
     number_texts as number_texts,
+    read_prompts as read_prompts,
     read_texts as read_texts,
     recognize_format as recognize_format,
     select_role as select_role,

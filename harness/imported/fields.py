@@ -68,7 +68,7 @@ _KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split
 _ORDER: Mapping[Side, tuple[str, ...]] = {
     "system": ("output", "text", "human", "passage"), "human": ("human", "text", "output", "passage")
 }  # fmt: skip
-_TURNS = {"turns", "conversation", "conversations", "dialog", "dialogue", "dialogues", "messages", "history"}
+_TURNS = {*"turns conversation conversations dialog dialogue dialogues utterances messages history".split()}
 SAMPLED = 200  # records that are looked at
 _ITEMS, _DEPTH, _MOST_FIELDS = 50, 12, 300  # of a record
 _SEVERAL = 5  # records that show that some have other fields
@@ -153,7 +153,8 @@ class FieldValues:
     def may_be_turns(self) -> bool:
         """Return whether these are lists of texts that may be the turns of a conversation, or samples."""
         *parents, name = self.path.lower().split(".")
-        is_turn = (self.has_lists and name in _TURNS) or (self.kind == "text" and not _TURNS.isdisjoint(parents))
+        is_list = self.has_lists or len(self.texts) > self.records
+        is_turn = (is_list and name in _TURNS) or (self.kind == "text" and not _TURNS.isdisjoint(parents))
         return is_turn and not self.has_turns
 
     def rate(self, order: Sequence[str], usual: Collection[str]) -> float:
@@ -296,8 +297,8 @@ def _walk(value: Any, path: str, depth: int, kind: str = "") -> Iterator[tuple[s
         if is_conversation(value):
             messages = [message for item in value if (message := find_message(item)) is not None]
             answers = [message for message in messages if message["role"] == "assistant"]
-            contents = (message["content"] for message in reversed(messages))
-            last = next((content for content in contents if isinstance(content, str)), "")
+            contents = (_join_content(message["content"]) for message in reversed(messages))
+            last = next((content for content in contents if content is not None), "")
             yield path, last, "answered" if answers else "turns"
             facts = [(name, value) for answer in answers for name, value in answer.items() if isinstance(value, str)]
             yield from ((f"{path}.{n}", v, "") for n, v in facts if n != "system" and _MODEL.fullmatch(n))
@@ -309,17 +310,21 @@ def _walk(value: Any, path: str, depth: int, kind: str = "") -> Iterator[tuple[s
             yield from _walk(item, path, depth - 1, "list" if isinstance(item, str) and len(value) > 1 else kind)
     elif isinstance(value, Mapping):
         message = find_message(value) if path else None
-        content = message["content"] if message is not None else None
-        if isinstance(content, list):
-            texts = (find_value(part, "text") for part in content if find_value(part, "thought") is not True)
-            yield path, "".join(text for text in texts if isinstance(text, str)), kind
-        elif isinstance(content, str):
+        if message is not None and (content := _join_content(message["content"])) is not None:
             yield path, content, kind
         for name, inner in list(value.items())[:_MOST_FIELDS]:
             if message is not None and inner is message["content"] and message["role"] in ("user", "assistant"):
                 continue  # read as a message, whose parts may be thoughts
             is_numbered = isinstance(name, str) and name.isdecimal() and path and isinstance(inner, str)
             yield from _walk(inner, path if is_numbered else f"{path}.{name}".lstrip("."), depth - 1, kind)
+
+
+def _join_content(content: Any) -> str | None:  # noqa: ANN401 - JSON
+    """Return the content of a message, of parts without thoughts; None where it is no text."""
+    if isinstance(content, list):
+        texts = (find_value(part, "text") for part in content if find_value(part, "thought") is not True)
+        return "".join(text for text in texts if isinstance(text, str))
+    return content if isinstance(content, str) else None
 
 
 def join_parts(value: Sequence[Any]) -> str | None:

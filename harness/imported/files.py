@@ -44,6 +44,7 @@ _OTHER_KINDS = {  # suffixes of files that hold no plain records → how these a
 }  # fmt: skip
 _CONVERSIONS = {suffix: how for suffixes, how in _OTHER_KINDS.items() for suffix in suffixes.split()}
 TEXT, LINE, BLOCK = "text", "line", "block"  # fields of plain text: what it seems to be, its lines, its blocks
+_METADATA = ("dataset_dict.json", "dataset_info.json", "state.json")  # of the library `datasets`
 PARAGRAPHS = "plain text with blank lines between texts"  # title of a plain text
 _NPZ_FIELD = "samples"
 _ROWS_AT_ONCE, _DECODED = 64, 1 << 30  # rows of Parquet that are decoded together, and bytes that they may take
@@ -107,7 +108,7 @@ def list_files(path: Path) -> list[Path]:
         (path.iterdir, KINDS), (path.iterdir, (".json",)), (partial(path.rglob, "[!.]*"), KINDS)
     )  # fmt: skip
     candidates = ([p for p in walk() if core.strip_packing(p.name).endswith(kinds)] for walk, kinds in ways)
-    paths = sorted(next(filter(None, candidates), []))
+    paths = sorted(next(filter(None, ([p for p in group if p.name not in _METADATA] for group in candidates)), []))
     if not paths:
         others = ", ".join(sorted({p.suffix for p in path.rglob("*") if p.suffix})[:3])
         documents = sorted(path.rglob("*.json")) if others == ".json" else []  # as of a data set, and not of a model
@@ -356,6 +357,8 @@ def _read_hypotheses(file: Path) -> Records:
 def _read_csv(file: Path) -> Records:
     """Yield the rows of a CSV, without those with which Qualtrics and SurveyMonkey describe columns."""
     rows = core.read_csv(file)[1]
+    if twice := next((line for line, row in rows if all(name == cell for name, cell in row.items())), None):
+        raise DataError(f"{file}:{twice}: the names of the columns appear again; delete this line")
     if len(rows) > 1 and any(cell.startswith('{"ImportId"') for cell in rows[1][1].values()):
         rows = rows[2:]
     if rows and {*rows[0][1].values()} <= {"", "Response", "Open-Ended Response"}:

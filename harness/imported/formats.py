@@ -216,15 +216,16 @@ def _refuse_failed(records: Records, path: Path, _summary: ReadSummary) -> Recor
 
 def _choose_samplings(records: Records, _path: Path, summary: ReadSummary) -> Records:
     """Yield the first answer to each sample of a log of OpenAI's evals; later ones are those of a grading model."""
-    answered = set[str]()
+    answered: dict[str, tuple[str, dict[str, Any]]] = {}
     for position, row in records:
-        if row.get("type") == "sampling":
-            name = str(row.get("sample_id", position))
-            if name in answered:
-                summary.dropped["further answers to a sample, as of a grading model"] += 1
-            else:
-                answered.add(name)
-                yield position, row
+        name, expected = str(row.get("sample_id", position)), find_value(row, "data.expected")
+        if row.get("type") == "sampling" and name in answered:
+            summary.dropped["further answers to a sample, as of a grading model"] += 1
+        elif row.get("type") == "sampling":
+            answered[name] = position, {**row}
+        elif name in answered and expected is not None:
+            answered[name][1]["expected"] = expected
+    yield from answered.values()
 
 
 def _follow_threads(records: Records, _path: Path, summary: ReadSummary) -> Records:

@@ -1,7 +1,7 @@
 """Pair imported generations with the examples of a run, or import all texts of a file without prompts."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from openended.harness import models
 from openended.harness.core import DataError, Generation, Stop, Tokenizer
-from openended.harness.imported.fields import DIFFUSION_FIELDS, FieldChoice, ReadSummary
+from openended.harness.imported.fields import DIFFUSION_FIELDS, FieldChoice, ReadSummary, quote
 from openended.harness.imported.files import TEXT
 from openended.harness.imported.selection import WHOLE, TextSelection
 from openended.harness.imported.texts import (
@@ -228,6 +228,8 @@ def _find_keys(texts: Sequence[ImportedText], examples: Sequence[Row], path: Pat
     by_prompt: dict[str, list[Row]] = {}
     for e in examples:
         by_prompt.setdefault(e.prompt, []).append(e)
+    if not any(text.prompt in by_prompt for text in texts):  # turns before the last one may be the file's own
+        texts = [replace(text, prompt=_find_last_turns(text.prompt, by_prompt)) for text in texts]
     named = [text for text in texts if text.identity in by_name]
     nameless = next((text for text in texts if text.identity is None), None)
     has_our_prompts = any(text.prompt in by_prompt for text in texts if text.prompt)
@@ -241,7 +243,8 @@ def _find_keys(texts: Sequence[ImportedText], examples: Sequence[Row], path: Pat
         return [by_name.get(str(text.identity)) for text in texts], by_id, notes
     if all(text.prompt is not None for text in texts) and (nameless or len(by_prompt) == len(examples)):
         if not any(text.prompt in by_prompt for text in texts):
-            raise DataError(f"{path}: neither ids nor prompts match the task")
+            first = next((quote(text.prompt) for text in texts if text.prompt), "none")
+            raise DataError(f"{path}: neither ids nor prompts match the task; its first prompt is {first}")
         notes = [] if nameless else ["its ids do not match the task: paired by prompt"]
         return [text.prompt for text in texts], by_prompt, notes
     if other and has_our_prompts:
@@ -250,6 +253,14 @@ def _find_keys(texts: Sequence[ImportedText], examples: Sequence[Row], path: Pat
     if nameless and any(text.identity is not None for text in texts):
         raise DataError(f"{nameless.where}: no id, though other lines have one; give every line its `id`, or none")
     return None if nameless else ([None] * len(texts), by_id, [])
+
+
+def _find_last_turns(prompt: str | None, prompts: Collection[str]) -> str | None:
+    """Return the end of a conversation that is a prompt of the task; else the whole."""
+    rest = prompt
+    while rest and rest not in prompts:
+        rest = rest.partition("\n\n")[2]
+    return rest or prompt
 
 
 def _count_in_order(texts: Sequence[ImportedText], examples: Sequence[Row], survey: TextSurvey) -> Keys:

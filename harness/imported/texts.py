@@ -32,6 +32,7 @@ _REMARKS = (
     (re.compile(r"^\s*\{.*\}\s*$", re.DOTALL), 0.5, "its texts are JSON objects, which are scored as they stand"),
     (re.compile(r"^\s*(?:= )+[^=]+(?: =)+\s*$"), 0, "some of its texts are headings ({!r}), which are scored too"),
     (re.compile(r"^(?:INFO|DEBUG|WARNING|main:|llama_\w+:).*"), 0, "some of its texts are lines of a log ({!r})"),
+    (re.compile(r"^b(['\"]).*\1$", re.DOTALL), 0.5, "its texts are bytes as Python prints them, scored as they stand"),
     (re.compile(r"\?$"), 0.5, "most of its texts end with a question mark, as prompts do"),
 )
 _PIECE = re.compile(r"\w+|\W")
@@ -69,6 +70,7 @@ class TextSurvey:
     num_empty: int = 0
     num_missing: int = 0  # texts that are what programs write where there is none
     num_copies: int = 0  # texts that are nothing but their prompt
+    num_repeated: int = 0  # texts that repeat another of their prompt or id
     repeated: str = ""  # a text that comes again and again among the first
     has_texts: bool = False  # not token ids alone
     has_ids: bool = False  # token ids of some texts
@@ -129,6 +131,8 @@ class TextSurvey:
             parts[0] += f" of {reading.field!r}{' (guessed)' if reading.is_guessed and self.title is None else ''}"
         if reading.has_turns:
             parts[0] += f", turns of the {self.selection.role or 'assistant'}"
+        if (files_read := len(files.list_files(self.path))) > 1:
+            parts.append(f"of {files_read} files")
         if self.title is not None:
             parts.append(self.title)
         if self.samples > 1:
@@ -137,6 +141,8 @@ class TextSurvey:
             parts.append(f"1 per prompt ({'+'.join(reading.prompt)})")
         if self.num_empty:
             parts.append(f"{self.num_empty} empty ({', '.join(self.empty)}{', …' if self.num_empty > 3 else ''})")
+        if self.num_repeated:
+            parts.append(f"{self.num_repeated} repeat another text of the same prompt")
         if self.num_missing:
             parts.append(f"{self.num_missing} of them “nan” or “None”, as where a text is missing")
         if self.repeated:
@@ -249,8 +255,12 @@ def survey_texts(path: Path, selection: TextSelection) -> TextSurvey:
     repeated, copies = (Counter(texts).most_common(1) or [("", 0)])[0]
     survey.repeated = repeated if copies > 2 and 10 * copies >= len(texts) else ""
     counts: dict[str, Counter[int]] = {name: Counter() for name in _GROUPINGS}
+    different: set[int] = set()
     for text in read_texts(path, selection, survey.summary):
         survey.add(text)
+        if (source := text.prompt or text.identity) is not None:
+            survey.num_repeated += (pair := hash((source, text.text))) in different
+            different.add(pair)
         for name, find_key in _GROUPINGS.items():
             if (key := find_key(text)) is not None:
                 counts[name][key] += 1
@@ -330,7 +340,7 @@ def _read_record(
         yield ImportedText(where, line, None, token_ids=_read_token_ids(row, where))
         return
     example = read_id(row, reading.id, where) if reading.id is not None and row.get(reading.id) is not None else None
-    prompts = _read_prompts(row, reading, where)
+    prompts = read_prompts(row, reading, where)
     sample, token_ids = _read_sample(row.get("sample"), where), _read_token_ids(row, where)
     pieces = [("", reasoning)] if value is None and reasoning is not None else [(value, None)]
     if not isinstance(value, str | None) and selection.is_strict:
@@ -353,7 +363,7 @@ def _read_record(
         )  # fmt: skip
 
 
-def _read_prompts(row: Mapping[str, Any], reading: FieldChoice, where: str) -> list[str]:
+def read_prompts(row: Mapping[str, Any], reading: FieldChoice, where: str) -> list[str]:
     """Return the texts of a record that are its prompt, or its prompts."""
     parts = [(path, part) for path in reading.prompt if (part := find_value(row, path)) is not None]
     texts = [check_text(text, path, where) for path, part in parts for text, _ in _list_pieces(part, path, where)]
@@ -398,7 +408,7 @@ def _read_turns(
         yield ImportedText(
             where, record.line, check_text(message.text, "messages", where),
             identity=read_id(row, key, where) if key else None,
-            prompt="\n\n".join([m.text for m in messages[:number]] or _read_prompts(row, reading, where)) or None,
+            prompt="\n\n".join([m.text for m in messages[:number]] or read_prompts(row, reading, where)) or None,
             sample=turn if len(turns) > 1 else sample, stop=end if turn == len(turns) - 1 else None,
             reasoning=message.reasoning, turn=turn,
         )  # fmt: skip

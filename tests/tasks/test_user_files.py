@@ -47,6 +47,12 @@ def test_a_line_may_list_several_human_texts(tmp_path):
     examples, skipped = read_counted(JsonLines(path=str(path), references_field="references", least_references=2))
     assert [e.prompt for e in examples] == ["a", "b", "c"]
     assert skipped == {"fewer than 2 references": 1}
+    write_jsonl(path, [{"question": "a", "answers": []}, {"question": "b", "answers": ["x", "y"]}])
+    listed = {"path": str(path), "references_field": "answers"}
+    assert read_counted(JsonLines(**listed, least_references=1)) == (
+        [Example("jsonl/000001", "b", "x", {"references": ["x", "y"]})], {"fewer than 1 references": 1}
+    )  # fmt: skip
+    check_error(DataError, "got a list of 0; task.references_field=answers task.least", read, JsonLines(path=str(path)))
     for wrong in ([], "x", ["x", " "], ["x", 1]):
         write_jsonl(path, [{"prompt": "a", "human": "h", "references": wrong}])
         check_error(DataError, r"a\.jsonl:1: field 'references': expected a list of texts", read, task)
@@ -112,6 +118,8 @@ def test_the_human_field_is_detected_where_the_default_is_missing(tmp_path, fiel
     write_jsonl(path, [{"prompt": "p", "left": "a", "right": "b", "x": [1]}])
     check_error(DataError, r"name it: task\.human_field=left", read_file, path)
     assert read_file(path, prompt_field="left", human_field="right") == [Example("jsonl/000000", "a", "b")]
+    records = [{"data": {"question": f"Why {i}?"}, "gold": [{"text": f"Because of {i}."}]} for i in range(3)]
+    assert read_file(write_jsonl(path, records))[1] == Example("jsonl/000001", "Why 1?", "Because of 1.")
     rows = [{"prompt": "p", "mood": "sad as can be", "day": f"It rained on day {i} of it."} for i in range(6)]
     path = str(write_jsonl(tmp_path / "c.jsonl", rows))
     assert read_file(path)[5].human == rows[5]["day"], "a label repeats, which the first line alone does not show"

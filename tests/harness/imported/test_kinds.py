@@ -228,6 +228,13 @@ READ = {
     "unicode_text.txt": ("Prompt\tAnswer\tRating\n" + "".join(f'{p}\t"{a}"\t{i}\n' for i, (p, a, _) in enumerate(ROWS)), "system", "Answer", 4, 1),
     "labels.jsonl": (rows(lambda i, p, a, b: {"input": p, "pred": a, "label": b}), "human", "label", 4, 1),
     "problems.jsonl": (rows(lambda i, p, a, b: {"problem": p, "generation": a, "expected_answer": "5"}), "human", "generation", 4, 1),
+    "utterances.jsonl": (rows(lambda i, p, a, b: {"utterances": [{"speaker": "user", "text": p}, {"speaker": "bot", "text": a}]}), "system", "utterances", 4, 1),
+    "evals_of_people.jsonl": ([{"spec": {"eval_name": "e"}}, *(e for i, (p, a, b) in enumerate(ROWS) for e in (
+        {"sample_id": f"e.{i}", "type": "sampling", "data": {"prompt": p, "sampled": [b]}},
+        {"sample_id": f"e.{i}", "type": "match", "data": {"correct": False, "expected": a}}))], "human", "expected", 4, 1),
+    "appended.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "response": a}) * 2, "system", "response", 8, 2),
+    "parts_of_requests.jsonl": (rows(lambda i, p, a, b: {"modelInput": {"messages": [{"role": "user", "content": [{"text": p}]}]}, "modelOutput": {"generation": a}}), "system", "modelOutput.generation", 4, 1),
+    "stop_strings.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "completion": a, "stop_reason": "stop_sequence", "stop": "\n\nHuman:"}), "system", "completion", 4, 1),
     "generate.txt": ("2020-01-01 | INFO | loading\n" * 2 + "".join(f"S-{i}\t{p}\nT-{i}\t{b}\nH-{i}\t-0.5\t{a}\nD-{i}\t-0.5\t{a}\nP-{i}\t-0.1 -0.2\n" for i, (p, a, b) in reversed(list(enumerate(ROWS)))), "system", "generation", 4, 1),
 }  # fmt: skip
 NOTES = {  # what is said of some of them
@@ -238,13 +245,16 @@ NOTES = {  # what is said of some of them
     "failed_first.jsonl": "left out: 1 (records without 'prediction')", "marked.txt": "all its texts end with '. </s>'",
     "speaker.txt": "all its texts begin with 'The river rose in the night and the lowe'", "messages_of_trees.jsonl": "2 per prompt (parent_id)",
     "lists_of_objects.json": "2 per record, as samples of one prompt", "unicode_text.txt": "its first line is read as the names",
-    "eou.txt": "its texts hold whole dialogues ('__eou__')", "hc3.jsonl": "not 'human_answers'",
+    "appended.jsonl": "4 repeat another text of the same prompt",
+    "parts_of_requests.jsonl": "1 per prompt (modelInput.messages)", "eou.txt": "its texts hold whole dialogues ('__eou__')", "hc3.jsonl": "not 'human_answers'",
 }  # fmt: skip
 REFUSED = {
     "hanna.csv": (table(["Story ID", "Prompt", "Human", "Story", "Model"], [[i, p, b, t, m] for i, (p, a, b) in enumerate(ROWS) for m, t in (("CTRL", a), ("GPT", f"{a} So."), ("Human", b))]), "texts of several models .CTRL and GPT, 'Model'.", "Story"),
     "system_ids.json": ([{"system_id": m, "source": p, "system_output": t} for p, a, b in ROWS for m, t in (("m", a), ("n", b))], "texts of several models .m and n, 'system_id'.", "system_output"),
     "response_models.jsonl": (rows(lambda i, p, a, b: {"input": p, "response": a, "response_model": f"m{i % 2}"}), "texts of several models .m0 and m1, 'response_model'.", "response"),
     "dialogs.jsonl": (rows(lambda i, p, a, b: {"dialog": [[{"id": "human", "text": p}, {"id": "bot", "text": a}]]}), "'dialog.text' .* may be either", "dialog.text"),
+    "speakers.jsonl": (rows(lambda i, p, a, b: {"utterances": [{"speaker": "Ann", "text": p}, {"speaker": "Bob", "text": a}]}), "'utterances' .lists of texts: turns, or samples", "utterances"),
+    "twice.csv": (table(["prompt", "text"], [*((p, a) for p, a, _ in ROWS), ("prompt", "text")]), "twice.csv:6: the names of the columns appear again; delete this line", None),
     "camel.json": (rows(lambda i, p, a, b: {"role_1": "Poet", "message_1": p, "message_2": f"{a} {b}"}), "'message_2' .* or 'message_1'", "message_2"),
     "preferred.json": (rows(lambda i, p, a, b: {"conversations": talk(p), "chosen": talk("", a)[1], "rejected": talk("", b)[1]}), "'chosen' .* or 'rejected'", "chosen"),
     "long_answers.json": (rows(lambda i, p, a, b: {"question": p, "annotations": [{"knowledge": [{"content": b}], "long_answer": a}]}), "'annotations.long_answer' .* is no text", "annotations.long_answer"),
@@ -397,6 +407,8 @@ def test_archives_patterns_and_folders_of_folders_are_read(tmp_path, monkeypatch
     for path in paths:
         assert [text.text for text in read_texts(path)] == TEXTS
         assert survey_texts(path, TextSelection()).count == 4
+        assert ", of 2 files, " in survey_texts(path, TextSelection()).describe("--field ")
+    put(tmp_path / "data", "dataset_dict.json", {"splits": ["train"]})
     put(folder, "train-a.jsonl", [{"response": TEXTS[0]}])
     with pytest.raises(DataError, match=r"holds several splits \(test, train\); name the files of one, as .*jsonl"):
         list(read_texts(tmp_path / "data"))
@@ -524,6 +536,8 @@ def test_dialogues_in_one_text_and_numbers_before_it_are_noted(tmp_path, form):
     assert "its texts hold whole dialogues" in survey_texts(path, TextSelection()).describe("--field ")
     path = put(tmp_path, "questions.txt", "".join(f"What is {text}?\n" for text in TEXTS))
     assert "most of its texts end with a question mark" in survey_texts(path, TextSelection()).describe("--field ")
+    path = put(tmp_path, "bytes.txt", "".join(f"{text.encode()}\n" for text in TEXTS))
+    assert "its texts are bytes as Python prints them" in survey_texts(path, TextSelection()).describe("--field ")
     path = put(tmp_path, "log.txt", "".join(["main: seed = 1\n", *(f"{text}\n" for text in TEXTS)]))
     assert "lines of a log ('main: seed = 1')" in survey_texts(path, TextSelection()).describe("--field ")
     path = put(tmp_path, "numbered.txt", "".join(f"{i}. {text}\n" for i, text in enumerate(TEXTS, 1)))

@@ -87,6 +87,15 @@ def test_texts_are_paired_by_prompt_and_the_rest_is_counted(tmp_path, prompts):
     assert "1 texts of the file match no example of this run" in notes
 
 
+def test_the_last_turn_of_a_conversation_is_the_prompt_if_the_whole_is_not(tmp_path, prompts):
+    roles = ("system", "user", "assistant")
+    talks = [zip(roles, ("Be brief.\n\nOr not.", f"P{i}", f" g{i}"), strict=True) for i in (2, 0, 1)]
+    records = [{"messages": [{"role": role, "content": text} for role, text in talk]} for talk in talks]
+    assert texts(take(lines(tmp_path, records), prompts)[0]) == [" g0", " g1", " g2"]
+    path = lines(tmp_path, [{"prompt": "Another prompt.", "text": " g"}] * 3)
+    check_error(DataError, "nor prompts match the task; its first prompt is “Another prompt.”", take, path, prompts)
+
+
 def test_texts_are_paired_by_order_if_neither_side_has_ids(tmp_path):
     prompts = prompts_file(tmp_path, {f"webtext/{i:06d}": "P" for i in (0, 2)})
     rows, notes = take(lines(tmp_path, [{"text": f" g{i}"} for i in range(4)]), prompts)
