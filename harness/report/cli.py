@@ -117,13 +117,12 @@ def _build_report(args: argparse.Namespace) -> "Report":
     folder = Path(args.outputs) / "reports" / request.name
     # Another layout and a comparison go next to the finished report, never over it.
     others = [*(Path(word).stem for word in layouts), *(["compare"] if args.compare else [])]
-    return build_report(
-        request.paths, args.out or (folder / LAYOUTS / "-".join(others) if others and folder.exists() else folder),
-        layout=layout, compare=core.split_commas(",".join(args.compare or ())), baseline=args.baseline, where=where,
-        figures=not args.no_figures, page=not args.no_page, required_axes=typed_axes,
-        required_metrics=core.split_commas(args.metrics or ""),
-        decisions=read_decision_plan(request.grid) if request.grid is not None else None, **options,
-    )  # fmt: skip
+    out = args.out or (folder / LAYOUTS / "-".join(others) if others and folder.exists() else folder)
+    options |= {"compare": core.split_commas(",".join(args.compare or ())), "baseline": args.baseline, "where": where}
+    options |= {"figures": not args.no_figures, "page": not args.no_page}
+    options |= {"required_axes": typed_axes, "required_metrics": core.split_commas(args.metrics or "")}
+    options |= {"decisions": read_decision_plan(request.grid)} if request.grid is not None else {}
+    return build_report(request.paths, out, layout=layout, **options)
 
 
 def _build_side_by_side(args: argparse.Namespace) -> "Report":

@@ -72,11 +72,7 @@ def write_frequency_files(ratings: Path, corpus: Path, out: Path) -> list[str]:
     options = {"xscale": "log", "xlabel": "occurrences in the corpus", "ylabel": "typicality (mean rating)"}
     plot = Plot([Panel([points], options=options | {"title": f"r = {r:.2f} [{low:.2f}, {high:.2f}]"})])
     pictures = draw_plots({out.stem: plot}, out.parent, "Typicality", "")
-    message = f"r = {r:.2f} [{low:.2f}, {high:.2f}] between log-frequency and typicality; {len(sentences)} sentences"
-    left_out = [f"{absent} rated sentences are not in the corpus and were left out"] if absent else []
-    return [
-        message,
-        "interval: 90 %, percentile bootstrap over sentences",
-        *left_out,
-        ", ".join(map(str, [out, *(picture.png for picture in pictures)])),
-    ]
+    lines = [f"r = {r:.2f} [{low:.2f}, {high:.2f}] between log-frequency and typicality; {len(sentences)} sentences"]
+    lines += ["interval: 90 %, percentile bootstrap over sentences"]
+    lines += [f"{absent} rated sentences are not in the corpus and were left out"] if absent else []
+    return [*lines, ", ".join(map(str, [out, *(picture.png for picture in pictures)]))]

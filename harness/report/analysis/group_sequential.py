@@ -21,24 +21,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
+from openended.harness import results as measured
 from openended.harness.core import SpecError, decode, write_json
 from openended.harness.report.analysis.paired import LEVEL, estimate_difference, estimate_middle
-from openended.harness.results import (
-    DECISIONS,
-    NUM_EXAMPLES,
-    SIZE_AXES,
-    Results,
-    System,
-    SystemValue,
-    describe_differences,
-    filter_results,
-    find_human_value,
-    find_target,
-    format_axis_value,
-    group_by,
-    group_systems,
-    read_grid_file,
-)
+from openended.harness.results import NUM_EXAMPLES, Results, System, SystemValue
 
 LEAST_POWER = 0.05  # a higher limit ends equal systems earlier, and loses power: docs/resolution.md
 MOST_LOOKS = 100
@@ -156,11 +142,13 @@ def compute_boundaries(times: tuple[float, ...], spending: tuple[float, ...]) ->
 
 def judge_comparisons(plan: DecisionPlan, results: Results) -> list[Decision]:
     """Judge each comparison by the runs of all looks so far; systems are named as in a table of the first look."""
-    sizes = {format_axis_value(row.axes.get(NUM_EXAMPLES)) for row in results.rows}
+    sizes = {measured.format_axis_value(row.axes.get(NUM_EXAMPLES)) for row in results.rows}
     latest = max((number for number, n in enumerate(plan.looks, 1) if str(n) in sizes), default=0)
     looked = plan.looks[:latest]  # a look without any run is one that failed
-    parts = [filter_results(results, {NUM_EXAMPLES: str(n)}) if str(n) in sizes else None for n in looked]
-    systems = [{_identify(s): s for s in group_systems(part.values if part is not None else ())} for part in parts]
+    parts = [measured.filter_results(results, {NUM_EXAMPLES: str(n)}) if str(n) in sizes else None for n in looked]
+    systems = [
+        {_identify(s): s for s in measured.group_systems(part.values if part is not None else ())} for part in parts
+    ]
     names = {system.name: identity for identity, system in systems[0].items()} if systems else {}
     decisions = []
     for comparison in plan.comparisons:
@@ -174,7 +162,7 @@ def judge_comparisons(plan: DecisionPlan, results: Results) -> list[Decision]:
                 break
             if a.signature != b.signature:
                 outcome = UNLIKE
-                differ = describe_differences(a.fields, b.fields, ", ")
+                differ = measured.describe_differences(a.fields, b.fields, ", ")
                 break
             looks.append(_look(part, plan.looks[number], a, b))
             outcome = find_outcome(plan, comparison, looks)
@@ -185,7 +173,7 @@ def judge_comparisons(plan: DecisionPlan, results: Results) -> list[Decision]:
 
 
 def _identify(system: System) -> tuple[tuple[str, str], ...]:
-    return tuple((axis, value) for axis, value in system.items[0].axes.items() if axis not in SIZE_AXES)
+    return tuple((axis, value) for axis, value in system.items[0].axes.items() if axis not in measured.SIZE_AXES)
 
 
 def find_value(system: System, name: str) -> SystemValue | None:
@@ -199,8 +187,8 @@ def find_value(system: System, name: str) -> SystemValue | None:
 def _look(results: Results, n: int, a: SystemValue, b: SystemValue) -> Look:
     estimate = estimate_difference(results, a, b)
     statistic = compute_statistic(*estimate)
-    human = find_human_value(results.values, a) if a.target is None else None
-    if (target := find_target(a, results.values)) is None:
+    human = measured.find_human_value(results.values, a) if a.target is None else None
+    if (target := measured.find_target(a, results.values)) is None:
         statistic *= 1 if a.direction == "higher" else -1
     else:  # the first is nearer if difference and middle have opposite signs; both must be far from 0
         middle = compute_statistic(*estimate_middle(results, a, b, human, target))
@@ -240,10 +228,10 @@ def find_outcome(plan: DecisionPlan, comparison: PlannedComparison, looks: Seque
 
 def select_last_looks(results: Results) -> Results:
     """Keep the values of the last look at each system, and the human values next to them."""
-    axes = [axis for axis in results.axes if axis not in SIZE_AXES]
-    looks = group_by(
+    axes = [axis for axis in results.axes if axis not in measured.SIZE_AXES]
+    looks = measured.group_by(
         (row for row in results.rows if row.system == "model"),
-        lambda row: tuple(format_axis_value(row.axes.get(axis)) for axis in axes),
+        lambda row: tuple(measured.format_axis_value(row.axes.get(axis)) for axis in axes),
     )
     sizes_of_rows = ((rows, max(row.axes[NUM_EXAMPLES] for row in rows)) for rows in looks.values())
     last = {row: size for rows, size in sizes_of_rows for row in rows}
@@ -259,16 +247,16 @@ def select_last_looks(results: Results) -> Results:
 def save_decisions(folder: Path, plan: DecisionPlan, decisions: Sequence[Decision]) -> None:
     """Write looks, boundaries and estimates into the folder of the grid."""
     facts = {"boundaries": plan.boundaries, "decisions": [asdict(decision) for decision in decisions]}
-    write_json(folder / DECISIONS, asdict(plan) | facts)
+    write_json(folder / measured.DECISIONS, asdict(plan) | facts)
 
 
 def read_decision_plan(folder: Path) -> DecisionPlan | None:
     """Read what the grid in a folder decides; None if nothing. Its estimates are those of the runs, not of the file."""
-    return read_grid_file(folder / DECISIONS, "file of decisions", _parse_plan)
+    return measured.read_grid_file(folder / measured.DECISIONS, "file of decisions", _parse_plan)
 
 
 def _parse_plan(node: Any) -> DecisionPlan:  # noqa: ANN401 - JSON
-    plan = decode(DecisionPlan, {name: node[name] for name in ("comparisons", "looks", "alpha")}, DECISIONS)
+    plan = decode(DecisionPlan, {name: node[name] for name in ("comparisons", "looks", "alpha")}, measured.DECISIONS)
     check_plan(plan)
     return plan
 

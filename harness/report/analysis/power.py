@@ -11,28 +11,15 @@ from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist
 
+from openended.harness import results as measured
 from openended.harness.core import DataError, format_duration, suggest
-from openended.harness.report.analysis.paired import (
-    LEVEL,
-    Z,
-    compute_range_p_value,
-    compute_student_quantile,
-    estimate_difference,
-    estimate_middle,
-)
-from openended.harness.results import (
-    Results,
-    SystemValue,
-    find_human_value,
-    find_target,
-    group_by,
-    group_systems,
-    parse_sizes,
-)
+from openended.harness.report.analysis import paired
+from openended.harness.report.analysis.paired import LEVEL
+from openended.harness.results import Results, SystemValue
 
 POWER = 0.8
 MOST_DOF = 1e5  # beyond, Student's t is as good as normal
-MIN_DETECTABLE = Z + NormalDist().inv_cdf(POWER)
+MIN_DETECTABLE = paired.Z + NormalDist().inv_cdf(POWER)
 """The minimum detectable difference, in standard errors: 2.8."""
 
 
@@ -44,7 +31,7 @@ def compute_detectable_size(dof: float) -> float:
     """
     from scipy.special import nctdtrinc
 
-    limit = compute_student_quantile(dof)
+    limit = paired.compute_student_quantile(dof)
     normal = limit + NormalDist().inv_cdf(POWER)
     return float(nctdtrinc(dof, 1 - POWER, limit)) if dof < MOST_DOF else normal
 
@@ -60,7 +47,7 @@ def compute_needed_texts(n: float, std_error: float, difference: float) -> int:
 
 def format_needed_texts(times: float, items: Sequence[SystemValue]) -> str:
     """Format a multiple of the number of texts that the systems have now, to two digits."""
-    counts = [sizes[0] for i in items if i.system == "model" and (sizes := parse_sizes(i.signature))]
+    counts = [sizes[0] for i in items if i.system == "model" and (sizes := measured.parse_sizes(i.signature))]
     n = times * min(counts, default=0)
     step = 10 ** max(len(str(round(n))) - 2, 0)
     return f"about n = {round(n / step) * step}" if n else f"{times:.2g} times the n"
@@ -78,11 +65,11 @@ def compute_resolution(
     """
     from scipy.special import nctdtr, ndtr
 
-    (apart, *errors), excess = estimate_difference(results, best, rival), 0.0
+    (apart, *errors), excess = paired.estimate_difference(results, best, rival), 0.0
     tests = [(errors, 0.0)]
-    if (target := find_target(best, items)) is not None:
-        human = find_human_value(items, best) if best.target is None else None
-        middle, *middle_errors = estimate_middle(results, best, rival, human, target)
+    if (target := measured.find_target(best, items)) is not None:
+        human = measured.find_human_value(items, best) if best.target is None else None
+        middle, *middle_errors = paired.estimate_middle(results, best, rival, human, target)
         # The square of the excess has the variance of both as its bias.
         square = (abs(middle) - abs(apart)) ** 2 - errors[0] ** 2 - middle_errors[0] ** 2
         excess = math.sqrt(max(square, 0.0))
@@ -91,9 +78,9 @@ def compute_resolution(
     if not all(error > 0 for (error, _), _ in tests):
         return math.nan
     steps = 1 << 52  # bisection: scipy.optimize would take longer to import than all of this
-    tukey = bisect(range(steps), LEVEL, key=lambda step: compute_range_p_value(step / steps, systems)) / steps
+    tukey = bisect(range(steps), LEVEL, key=lambda step: paired.compute_range_p_value(step / steps, systems)) / steps
     level = max(LEVEL / (math.comb(systems, 2) - systems + 2), tukey)
-    limits = [compute_student_quantile(dof, 1 - level) for (_, dof), _ in tests]
+    limits = [paired.compute_student_quantile(dof, 1 - level) for (_, dof), _ in tests]
 
     def compute_power(difference: float) -> float:
         """Return the probability that all tests are significant, as if they were independent."""
@@ -103,7 +90,7 @@ def compute_resolution(
         return float(math.prod(powers))
 
     bounds = zip(tests, limits, strict=True)
-    most = 4 * max(error * (limit + compute_student_quantile(df, 0.8)) for ((error, df), _), limit in bounds)
+    most = 4 * max(error * (limit + paired.compute_student_quantile(df, 0.8)) for ((error, df), _), limit in bounds)
     return bisect(range(steps), POWER, key=lambda step: compute_power(step / steps * most)) / steps * most
 
 
@@ -112,7 +99,7 @@ def format_power(results: Results, metrics: Sequence[str], differences: Mapping[
 
     The name of a metric stands for all its values in `metrics`, and for its first in `differences`: their units differ.
     """
-    systems = group_systems(results.values)
+    systems = measured.group_systems(results.values)
     models = [item for system in systems for item in system.items if item.direction != "none"]
     names = {id(item): system.name for system in systems for item in system.items}
     choices = {text for i in models for text in (i.metric, i.key, ".".join(i.pair))}
@@ -128,9 +115,9 @@ def format_power(results: Results, metrics: Sequence[str], differences: Mapping[
         if (i.primary and not metrics) or targets[id(i)] or {i.metric, i.key, ".".join(i.pair)} & set(metrics)
     ]
     lines = 0
-    for items in group_by(chosen, lambda item: (item.pair, item.signature)).values():
+    for items in measured.group_by(chosen, lambda item: (item.pair, item.signature)).values():
         for a, b in itertools.combinations(items, 2):
-            apart, error, _ = estimate_difference(results, a, b)
+            apart, error, _ = paired.estimate_difference(results, a, b)
             if not error > 0:
                 continue
             lines += 1
@@ -141,7 +128,7 @@ def format_power(results: Results, metrics: Sequence[str], differences: Mapping[
 
 
 def _describe_pair(item: SystemValue, apart: float, error: float, target: float) -> str:
-    n = (parse_sizes(item.signature) or (0,))[-1]
+    n = (measured.parse_sizes(item.signature) or (0,))[-1]
     seeds = f" × {item.seeds} seeds" if item.seeds > 1 else ""
     parts = [f"{apart:+.3g} with {n:,} texts{seeds}, which detect {MIN_DETECTABLE * error:.2g} or more"]
     if target > 0 and n:

@@ -84,8 +84,8 @@ def measure_worsening(
         human = find_human_value(items, value) if value.target is None else None
         center = _find_span(results, human) if human is not None else (target, target)
         spans = [_find_span(results, item) for item in (value, baseline)]
-        ends = [(span[0] + mean - item.mean, span[1] + mean - item.mean)
-                for span, mean, item in zip(spans, means, (value, baseline), strict=True)]  # fmt: skip
+        shifts = [mean - item.mean for mean, item in zip(means, (value, baseline), strict=True)]
+        ends = [(low + shift, high + shift) for (low, high), shift in zip(spans, shifts, strict=True)]
         if by_intervals:  # that the two values differ does not say which is nearer
             reach = math.hypot(*((end[1] - end[0]) / 2 for end in ends), center[1] - center[0])
             equal = paired.compute_margin_p_value(sum(means) - 2 * target, reach)

@@ -24,6 +24,8 @@ SCHEMA_VERSION = "0.3.0"
 COLLECTION = "openended"
 _DECODER_ARGUMENTS = {"decoder.temperature": "temperature", "decoder.p": "top_p", "decoder.k": "top_k"}
 _UNKNOWN = "unknown"
+_NO_SCORE = {"evaluation": "no score of its own: the metrics compare sets of texts"}
+Node = Mapping[str, Any]  # of JSON
 
 
 def write_every_eval_ever(results: Results, folder: Path, organization: str) -> list[Path]:
@@ -37,10 +39,8 @@ def write_every_eval_ever(results: Results, folder: Path, organization: str) -> 
         stem = Path("data", COLLECTION, developer, model, name)
         samples = stem.with_name(f"{name}_samples.jsonl")
         if rows := _write_samples(results, run, evaluation, folder / samples):
-            evaluation["detailed_evaluation_results"] = {
-                "format": "jsonl", "file_path": str(samples), "hash_algorithm": "sha256",
-                "checksum": digest_file(folder / samples), "total_rows": rows,
-            }  # fmt: skip
+            details = {"format": "jsonl", "file_path": str(samples), "hash_algorithm": "sha256", "total_rows": rows}
+            evaluation["detailed_evaluation_results"] = details | {"checksum": digest_file(folder / samples)}
             written.append(samples)
         write_json(folder / f"{stem}.json", evaluation)
         written.append(Path(f"{stem}.json"))
@@ -57,27 +57,22 @@ def describe_run(run: Run, record: RunRecord, organization: str) -> dict[str, An
     engine_info = _leave_out_unknown({"name": engine, "version": record.packages.get(engine)})
     timestamp = str(int(datetime.fromisoformat(record.created).timestamp()))
     name = f"{COLLECTION}_{make_slug(run.task)}_{run.folder.name.rpartition('-')[2]}"
+    model_info = {"name": run.titles["model"] or path.rpartition("/")[2], "id": path}
+    model_info |= {"developer": path.partition("/")[0] if on_hub else _UNKNOWN}
+    availability = "open_weights" if on_hub and is_local else _UNKNOWN
+    deployment = {"deployment_type": "self_deployed" if is_local else _UNKNOWN, "model_availability": availability}
+    optional = {"inference_engine": engine_info if is_local else None, "additional_details": deployment}
+    source = {"source_name": run.name, "source_type": "evaluation_run", "source_organization_name": organization}
     return {
         "schema_version": SCHEMA_VERSION,
         "evaluation_id": f"{name}/{path}/{timestamp}",
         "evaluation_timestamp": timestamp,
         "retrieved_timestamp": timestamp,
-        "source_metadata": {
-            "source_name": run.name, "source_type": "evaluation_run", "source_organization_name": organization,
-            "evaluator_relationship": "other",
-        },
+        "source_metadata": source | {"evaluator_relationship": "other"},
         "eval_library": {"name": "openended", "version": record.packages.get("openended", _UNKNOWN)},
-        "model_info": _leave_out_unknown({
-            "name": run.titles["model"] or path.rpartition("/")[2], "id": path,
-            "developer": path.partition("/")[0] if on_hub else _UNKNOWN,
-            "inference_engine": engine_info if is_local else None,
-            "additional_details": {
-                "deployment_type": "self_deployed" if is_local else _UNKNOWN,
-                "model_availability": "open_weights" if on_hub and is_local else _UNKNOWN,
-            },
-        }),
+        "model_info": model_info | _leave_out_unknown(optional),
         "evaluation_results": list(_describe_results(run)),
-    }  # fmt: skip
+    }
 
 
 def _leave_out_unknown(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,10 +92,8 @@ def _describe_results(run: Run) -> Iterator[dict[str, Any]]:
         if direction in ("match_human", "target") and math.isfinite(target):
             yield _describe_distance(run, row, key, target)
         low, high = (b if math.isfinite(b) else "Infinity" if b > 0 else "-Infinity" for b in row.bounds[key])
-        config = {
-            "metric_id": f"openended.{row.metric}.{key}", "metric_name": row.titles.get(key, key),
-            "lower_is_better": direction == "lower", "score_type": "continuous", "min_score": low, "max_score": high,
-        }  # fmt: skip
+        config: dict[str, Any] = {"metric_id": f"openended.{row.metric}.{key}", "metric_name": row.titles.get(key, key)}
+        config |= {"lower_is_better": direction == "lower", "min_score": low, "max_score": high}
         if direction not in ("higher", "lower"):
             config["additional_details"] = {"polarity": _UNKNOWN, "direction": direction}
         details = {"human_value": repr(human)} if math.isfinite(human) else {}
@@ -120,28 +113,26 @@ def _describe_distance(run: Run, row: MetricResult, key: str, target: float) -> 
     low, high = interval.get("low", math.nan), interval.get("high", math.nan)
     if math.isfinite(low) and math.isfinite(high):
         distances = sorted((measure_distance(low), measure_distance(high)))
-        ends = {
-            "low": 0.0 if low <= target <= high else distances[0], "high": distances[1], "level": interval.get("level"),
-            "method": f"{interval.get('method')}, best value held fixed", "replicates": interval.get("replicates"),
-        }  # fmt: skip
+        ends = {"low": 0.0 if low <= target <= high else distances[0], "high": distances[1]}
+        ends |= {"level": interval.get("level"), "replicates": interval.get("replicates")}
+        ends["method"] = f"{interval.get('method')}, best value held fixed"
     formula = "abs(log(value / best value))" if is_ratio else "abs(value - best value)"
     best = "given" if row.directions.get(key, "").startswith("nearest ") else "the human one"
     kind = "log_distance" if is_ratio else "distance"
-    config = {
+    config: dict[str, Any] = {
         "metric_id": f"openended.{row.metric}.{key}.{kind}",
         "metric_name": f"{row.titles.get(key, key)}, {kind.replace('_', ' ')}",
         "evaluation_description": f"{formula}; the best value is {best}",
-        "metric_unit": "nats" if is_ratio else "points", "lower_is_better": True, "score_type": "continuous",
-        "min_score": 0.0, "max_score": "Infinity",
-    }  # fmt: skip
+        "metric_unit": "nats" if is_ratio else "points",
+    }
+    config |= {"lower_is_better": True, "min_score": 0.0, "max_score": "Infinity"}
     details = {"best_value": repr(target), "value": repr(value)}
     return _describe_score(run, row, config, measure_distance(value), ends, details)
 
 
 def _describe_score(
-    run: Run, row: MetricResult, config: Mapping[str, Any], score: float, interval: Mapping[str, Any],
-    details: Mapping[str, str],
-) -> dict[str, Any]:  # fmt: skip
+    run: Run, row: MetricResult, config: Node, score: float, interval: Node, details: dict[str, str]
+) -> dict[str, Any]:
     """Return one entry of `evaluation_results`; options without a field of the schema are text."""
     axes = {name: value for name, value in run.axes.items() if value is not None}
     numbers = {n: v for n, v in axes.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
@@ -162,23 +153,20 @@ def _describe_score(
         "max_tokens": length if isinstance(length, int) else None,
         "execution_command": " ".join(run.command) or None,
     }
+    signature, errors = {"signature": row.signature}, {"uncertainty": _leave_out_unknown(uncertainty)}
+    about_data = {"num_examples": str(row.n_human), "digest": run.task_digest or _UNKNOWN}
+    about_metric = {"score_type": "continuous", "metric_kind": row.family, "metric_parameters": signature}
     return {
         "evaluation_result_id": digest(identity)[:16],
         "evaluation_name": run.task,
-        "source_data": {
-            "dataset_name": run.task, "source_type": "other",
-            "additional_details": {"num_examples": str(row.n_human), "digest": run.task_digest or _UNKNOWN},
-        },
-        "metric_config": {**config, "metric_kind": row.family, "metric_parameters": {"signature": row.signature}},
-        "score_details": _leave_out_unknown({
-            "score": score, "details": {**details, "signature": row.signature},
-            "uncertainty": _leave_out_unknown(uncertainty),
-        }),
+        "source_data": {"dataset_name": run.task, "source_type": "other", "additional_details": about_data},
+        "metric_config": {**config, **about_metric},
+        "score_details": {"score": score, "details": details | signature} | _leave_out_unknown(errors),
         "generation_config": {
             "generation_args": _leave_out_unknown(arguments),
             "additional_details": {name: format_axis_value(v) for name, v in axes.items()},
         },
-    }  # fmt: skip
+    }
 
 
 def _write_samples(results: Results, run: Run, evaluation: Mapping[str, Any], path: Path) -> int:
@@ -189,20 +177,17 @@ def _write_samples(results: Results, run: Run, evaluation: Mapping[str, Any], pa
     rows, references = read_texts(results, run)
     if rows is None:
         return 0
+    shared: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "evaluation_id": evaluation["evaluation_id"]}
+    shared |= {"model_id": evaluation["model_info"]["id"], "evaluation_name": run.task, "answer_attribution": []}
+    shared |= {"interaction_type": "single_turn", "evaluation": {"score": 0.0, "is_correct": False}}
     count = 0
     with open_for_replacement(path, sync=False) as handle:
         for row in rows:
             text = row.generation
             reference = [references[text.example_id]] if text.example_id in references else []
-            line = {
-                "schema_version": SCHEMA_VERSION, "evaluation_id": evaluation["evaluation_id"],
-                "model_id": evaluation["model_info"]["id"], "evaluation_name": run.task,
-                "sample_id": f"{text.example_id}#{text.sample}",
-                "sample_hash": digest([row.prompt, *reference]), "interaction_type": "single_turn",
-                "input": {"raw": row.prompt, "reference": reference}, "output": {"raw": [text.text]},
-                "answer_attribution": [], "evaluation": {"score": 0.0, "is_correct": False},
-                "metadata": {"stop": text.stop, "evaluation": "no score of its own: the metrics compare sets of texts"},
-            }  # fmt: skip
+            line = shared | {"sample_id": f"{text.example_id}#{text.sample}"}
+            line |= {"sample_hash": digest([row.prompt, *reference]), "metadata": {"stop": text.stop, **_NO_SCORE}}
+            line |= {"input": {"raw": row.prompt, "reference": reference}, "output": {"raw": [text.text]}}
             handle.write(json.dumps(line, ensure_ascii=False) + "\n")
             count += 1
     return count

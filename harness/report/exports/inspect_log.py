@@ -47,26 +47,26 @@ def _describe_run(run: Run, samples: list[dict[str, Any]]) -> dict[str, Any]:
     number = digest([run.name, run.folder.name])[:22]
     ids = list(dict.fromkeys(sample["id"] for sample in samples))
     model = " ".join(filter(None, run.titles.values())) or "texts"
-    spec = {
-        "eval_id": number, "run_id": number, "task_id": number, "created": run.created, "task": run.task,
-        "task_version": 0, "model": f"openended/{model}", "config": {"epochs": len(samples) // len(ids)},
-        "dataset": {"name": run.task, "samples": len(ids), "sample_ids": ids, "shuffled": False},
-        "task_args": {}, "model_args": {}, "model_generate_config": {}, "packages": {},
-        "metadata": {name: format_axis_value(value) for name, value in run.axes.items() if value is not None},
-    }  # fmt: skip
-    scores = [
-        {"name": row.metric, "scorer": row.metric, "metrics": metrics, "params": {
-            "signature": row.signature, "directions": {k: row.directions.get(k) or row.direction for k in metrics},
-        }}
-        for row in run.results if row.system == "model"
-        if (metrics := {k: {"name": k, "value": v, "params": {}} for k, v in row.values.items() if math.isfinite(v)})
-    ]  # fmt: skip
+    spec: dict[str, Any] = dict.fromkeys(("eval_id", "run_id", "task_id"), number)
+    spec |= {"created": run.created, "task": run.task, "task_version": 0, "model": f"openended/{model}"}
+    spec |= {name: {} for name in ("task_args", "model_args", "model_generate_config", "packages")}
+    spec["config"] = {"epochs": len(samples) // len(ids)}
+    spec["dataset"] = {"name": run.task, "samples": len(ids), "sample_ids": ids, "shuffled": False}
+    spec["metadata"] = {name: format_axis_value(value) for name, value in run.axes.items() if value is not None}
+    scores = []
+    for row in (row for row in run.results if row.system == "model"):
+        metrics = {k: {"name": k, "value": v, "params": {}} for k, v in row.values.items() if math.isfinite(v)}
+        directions = {key: row.directions.get(key) or row.direction for key in metrics}
+        params = {"signature": row.signature, "directions": directions}
+        scores += [{"name": row.metric, "scorer": row.metric, "metrics": metrics, "params": params}] if metrics else []
     return {
-        "version": 2, "status": "success", "eval": spec,
+        "version": 2,
+        "status": "success",
+        "eval": spec,
         "plan": {"name": "plan", "steps": [{"solver": "openended", "params": {}}], "config": {}},
         "results": {"total_samples": len(samples), "completed_samples": len(samples), "scores": scores},
         "stats": {"started_at": run.created, "completed_at": run.created, "model_usage": {}},
-    }  # fmt: skip
+    }
 
 
 def _describe_samples(results: Results, run: Run) -> Iterator[dict[str, Any]]:
@@ -85,11 +85,9 @@ def _describe_samples(results: Results, run: Run) -> Iterator[dict[str, Any]]:
             numbers = {key: float(values[number]) for key, values in of.items() if math.isfinite(values[number])}
             scores |= {metric: {"value": numbers, "answer": text.text}} if numbers else {}
         message = {"role": "assistant", "content": text.text, "source": "generate"}
-        yield {
-            "id": text.example_id, "epoch": text.sample + 1, "input": row.prompt,
-            "target": references.get(text.example_id, ""),
-            "messages": [{"role": "user", "content": row.prompt, "source": "input"}, message],
-            "output": {"model": "openended", "completion": text.text,
-                       "choices": [{"message": message, "stop_reason": _STOPS.get(text.stop, "unknown")}]},
-            "scores": scores, "metadata": {}, "store": {}, "events": [], "attachments": {}, "model_usage": {},
-        }  # fmt: skip
+        choices = [{"message": message, "stop_reason": _STOPS.get(text.stop, "unknown")}]
+        sample = {"id": text.example_id, "epoch": text.sample + 1, "input": row.prompt, "scores": scores}
+        sample |= {"target": references.get(text.example_id, ""), "events": []}
+        sample |= {"messages": [{"role": "user", "content": row.prompt, "source": "input"}, message]}
+        sample |= {"output": {"model": "openended", "completion": text.text, "choices": choices}}
+        yield sample | {name: {} for name in ("metadata", "store", "attachments", "model_usage")}

@@ -31,14 +31,13 @@ _TERMS = (
     "jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate separator source "
     "subField transform"
 )
+_CROISSANT, _SCHEMA = "http://mlcommons.org/croissant/", "https://schema.org/"
 # The context that Croissant 1.0 prescribes.
-_CONTEXT = {
-    "@language": "en", "@vocab": "https://schema.org/", "conformsTo": "dct:conformsTo",
-    "cr": "http://mlcommons.org/croissant/", "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"}, "dct": "http://purl.org/dc/terms/",
-    "examples": {"@id": "cr:examples", "@type": "@json"}, "rai": "http://mlcommons.org/croissant/RAI/",
-    "sc": "https://schema.org/", **{term: f"cr:{term}" for term in _TERMS.split()},
-}  # fmt: skip
+_CONTEXT: dict[str, Any] = {"@language": "en", "@vocab": _SCHEMA, "conformsTo": "dct:conformsTo", "cr": _CROISSANT}
+_CONTEXT |= {"dct": "http://purl.org/dc/terms/", "rai": f"{_CROISSANT}RAI/", "sc": _SCHEMA}
+_CONTEXT |= {name: {"@id": f"cr:{name}", "@type": "@json"} for name in ("data", "examples")}
+_CONTEXT |= {"dataType": {"@id": "cr:dataType", "@type": "@vocab"}}
+_CONTEXT |= {term: f"cr:{term}" for term in _TERMS.split()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,30 +95,23 @@ def describe_files(files: Sequence[TextFile], name: str, results: Results) -> di
     """Return the Croissant description of files of texts."""
     about = " ".join(summarize_sources(results.values, results.runs)[:1])
     names = {str(f.path.with_suffix("").relative_to("generations")).replace("/", "_"): f for f in files}
-    return {
-        "@context": _CONTEXT, "@type": "sc:Dataset", "conformsTo": "http://mlcommons.org/croissant/1.0", "name": name,
-        "description": f"Texts of {len({file.system for file in files})} systems, human texts included. {about}",
-        "datePublished": max(run.created for run in results.runs)[:10], "version": "1.0.0",
-        "distribution": [
-            {
-                "@type": "cr:FileObject", "@id": str(f.path), "name": str(f.path), "contentUrl": str(f.path),
-                "encodingFormat": "application/jsonlines", "sha256": f.sha256, "contentSize": f"{f.size} B",
-            }
-            for f in files
-        ],
-        "recordSet": [
-            {
-                "@type": "cr:RecordSet", "@id": name, "name": name,
-                "description": f"{f.rows} texts of {f.system}{f', seed {f.seed}' if f.seed else ''} on {f.task}.",
-                "field": [
-                    {
-                        "@type": "cr:Field", "@id": f"{name}/{field}", "name": f"{name}/{field}",
-                        "description": meaning, "dataType": _TYPES.get(field, "sc:Text"),
-                        "source": {"fileObject": {"@id": str(f.path)}, "extract": {"column": field}},
-                    }
-                    for field, meaning in FIELDS.items()
-                ],
-            }
-            for name, f in names.items()
-        ],
-    }  # fmt: skip
+    file_objects = [
+        {"@type": "cr:FileObject", "@id": str(f.path), "name": str(f.path), "contentUrl": str(f.path)}
+        | {"encodingFormat": "application/jsonlines", "sha256": f.sha256, "contentSize": f"{f.size} B"}
+        for f in files
+    ]
+    record_sets = []
+    for name_of_set, f in names.items():
+        fields = [
+            {"@type": "cr:Field", "@id": f"{name_of_set}/{field}", "name": f"{name_of_set}/{field}"}
+            | {"description": meaning, "dataType": _TYPES.get(field, "sc:Text")}
+            | {"source": {"fileObject": {"@id": str(f.path)}, "extract": {"column": field}}}
+            for field, meaning in FIELDS.items()
+        ]
+        text = f"{f.rows} texts of {f.system}{f', seed {f.seed}' if f.seed else ''} on {f.task}."
+        identity = {"@type": "cr:RecordSet", "@id": name_of_set, "name": name_of_set}
+        record_sets.append(identity | {"description": text, "field": fields})
+    text = f"Texts of {len({file.system for file in files})} systems, human texts included. {about}"
+    described = {"@context": _CONTEXT, "@type": "sc:Dataset", "conformsTo": f"{_CROISSANT}1.0", "name": name}
+    described |= {"description": text, "datePublished": max(run.created for run in results.runs)[:10]}
+    return described | {"version": "1.0.0", "distribution": file_objects, "recordSet": record_sets}

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from openended.harness.results import SearchResult
 
 log = logging.getLogger(__name__)
+FigureEntry = tuple[Any, str, Plot, Declaration]
+"""A figure of Matplotlib, the stem of its files, and what it shows."""
 
 
 @cache
@@ -158,28 +160,23 @@ def draw_plots(plots: Mapping[str, Plot], folder: Path, title: str, caption: str
 def _draw_figures(
     plots: Mapping[str, Plot], folder: Path, declared: Mapping[str, Declaration], styles: SystemStyles, name: str = ""
 ) -> list[Picture]:
-    """Draw plots by the stem of their files; their titles say what follows the name in it."""
+    """Draw plots by the stem of their files."""
     from openended.harness.report.figures import drawing  # with Matplotlib, which takes long
 
     with drawing.apply_style():
-        figures = {stem: drawing.draw_plot(plot, declared[stem], styles) for stem, plot in plots.items()}
-        return save_pictures(figures, plots, folder, declared, styles, name)
+        figures = [(drawing.draw_plot(plot, declared[stem], styles), stem) for stem, plot in plots.items()]
+        entries = [(figure, stem, plots[stem], declared[stem]) for figure, stem in figures if figure is not None]
+        return save_pictures(entries, folder, styles, name)
 
 
-def save_pictures(
-    figures: Mapping[str, Any], plots: Mapping[str, Plot], folder: Path, declared: Mapping[str, Declaration],
-    styles: SystemStyles, name: str,
-) -> list[Picture]:  # fmt: skip
-    """Write drawn figures, each under its stem, with their content for the page."""
+def save_pictures(figures: Sequence[FigureEntry], folder: Path, styles: SystemStyles, name: str) -> list[Picture]:
+    """Write drawn figures with their content for the page; their titles say what follows the name in their stems."""
     from openended.harness.report.figures import drawing, interactive
 
     pictures = []
-    for stem, figure in figures.items():
-        if figure is None:
-            continue
-        declaration = declared[stem]
+    for figure, stem, plot, declaration in figures:
         rest = "" if len(declaration.x) == 1 else stem.removeprefix(name).strip("-").replace("_", " ")
         title = ": ".join(filter(None, (declaration.title, rest)))
-        content = interactive.describe_plot(plots[stem], declaration, styles)
+        content = interactive.describe_plot(plot, declaration, styles)
         pictures.append(Picture(drawing.save(figure, folder, stem), title, declaration.caption, content))
     return pictures

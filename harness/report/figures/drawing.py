@@ -46,8 +46,13 @@ STYLE: dict[str, Any] = {
 }  # fmt: skip
 # Fonts of other scripts, used where they are installed.
 FALLBACK_FONTS = (
-    "Noto Sans CJK SC", "Noto Sans SC", "WenQuanYi Zen Hei", "PingFang SC", "Microsoft YaHei", "Noto Emoji",
-)  # fmt: skip
+    "Noto Sans CJK SC",
+    "Noto Sans SC",
+    "WenQuanYi Zen Hei",
+    "PingFang SC",
+    "Microsoft YaHei",
+    "Noto Emoji",
+)
 
 STEPS = 40  # sample points per line segment
 PAD = 2.5  # points of free room around a label: a marker reaches as far
@@ -96,10 +101,9 @@ def draw_plot(plot: Plot, declaration: Declaration, styles: SystemStyles) -> Fig
         for series in panel.series:
             look = dict(series.look)
             if end := look.pop("end", ""):  # the name of a line, outside the axes
-                where.annotate(
-                    end, (series.x[-1], series.y[-1]), xytext=(3, 0), textcoords="offset points", va="center",
-                    annotation_clip=False, fontsize=5.5, color="#777777",
-                )  # fmt: skip
+                shift: dict[str, Any] = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
+                font: dict[str, Any] = {"annotation_clip": False, "fontsize": 5.5, "color": "#777777"}
+                where.annotate(end, (series.x[-1], series.y[-1]), **shift, **font)
             if series.label:
                 look["label"] = escape_mathtext(series.label)
             _draw_series(where, series, look)
@@ -108,10 +112,8 @@ def draw_plot(plot: Plot, declaration: Declaration, styles: SystemStyles) -> Fig
     if plot.note and not has_legend:
         figure.supxlabel(plot.note, fontsize=7 if len(plot.note) < 200 else 5.5)
     for panel, where in zip(panels, axes, strict=True):
-        labels = [
-            (text, float(s.x[at]), float(s.y[at]), str(s.look["color"]))
-            for s in panel.series for at, text in s.texts
-        ]  # fmt: skip
+        named = ((s, at, text) for s in panel.series for at, text in s.texts)
+        labels = [(text, float(s.x[at]), float(s.y[at]), str(s.look["color"])) for s, at, text in named]
         if labels:
             draw_labels(figure, where, labels)
     return figure

@@ -61,12 +61,11 @@ def _describe_panel(panel: Panel) -> dict[str, Any]:
 
 def _describe_series(series: Series, x: F64, y: F64, extent: Extent) -> dict[str, Any]:
     look, is_finite = series.look, np.isfinite(x) & np.isfinite(y)
-    described: dict[str, Any] = {
-        "label": series.label, "points": _round(np.column_stack([x, y])[is_finite]), "color": to_hex(look["color"]),
-        "marker": look.get("marker", ""), "every": list(look["markevery"]) if "markevery" in look else "",
-        "hollow": look.get("markerfacecolor") == "none",
-        "line": "" if series.mark == "dots" else look.get("linestyle", "-"), "width": look.get("linewidth", 1.2),
-    }  # fmt: skip
+    described: dict[str, Any] = {"label": series.label, "points": _round(np.column_stack([x, y])[is_finite])}
+    described |= {"color": to_hex(look["color"]), "marker": look.get("marker", "")}
+    described |= {"every": list(look.get("markevery", "")) or "", "hollow": look.get("markerfacecolor") == "none"}
+    described |= {"line": "" if series.mark == "dots" else look.get("linestyle", "-")}
+    described["width"] = look.get("linewidth", 1.2)
     extent["x"] += x[is_finite].tolist()
     extent["y"] += y[is_finite].tolist()
     bars = {"across": ("x", x, series.left, series.right), "up": ("y", y, series.below, series.above)}
@@ -104,11 +103,9 @@ def _describe_axis(name: str, options: Mapping[str, Any], values: F64) -> dict[s
     else:
         locator = MaxNLocator(TICKS, steps=[1, 2, 2.5, 5, 10], integer=name in options.get("integers", ()))
         ticks = [(tick, f"{tick:.6g}") for tick in map(float, locator.tick_values(low, high))]
-    return {
-        "limits": _round(np.array(limits)), "kind": "log" if is_log else "linear",
-        "label": str(options.get(f"{name}label", "")),
-        "ticks": [[_round(tick), text] for tick, text in ticks if low <= tick <= high],
-    }  # fmt: skip
+    visible = [[_round(tick), text] for tick, text in ticks if low <= tick <= high]
+    described = {"limits": _round(np.array(limits)), "kind": "log" if is_log else "linear", "ticks": visible}
+    return described | {"label": str(options.get(f"{name}label", ""))}
 
 
 def _format_power(tick: float, is_plain: bool) -> str:

@@ -98,10 +98,8 @@ def show_perturbation(part: Part) -> Plot:
     texts = [[text for _, text in row] for row in cells]
     labels = [f"{title} ({embedder})" if embedder else title for embedder, title in rows]
     ticks = {"ticks": [1.0, 1.5, 2.0, NEVER], "ticklabels": ["10", "30", "100", "no"]}
-    look: dict[str, Any] = {
-        "cmap": "viridis_r", "vmin": 0.9, "vmax": NEVER, "aspect": "auto",
-        "bar": {"shrink": 0.6, "label": "smallest strength detected (%)", **ticks},
-    }  # fmt: skip
+    bar = {"shrink": 0.6, "label": "smallest strength detected (%)", **ticks}
+    look: dict[str, Any] = {"cmap": "viridis_r", "vmin": 0.9, "vmax": NEVER, "aspect": "auto", "bar": bar}
     names = [perturbation.replace("_", " ") for perturbation in perturbations]
     return show_cells(shades, texts, shades > 1.5, labels, names, size=(PAGE, 1.4 + 0.17 * len(rows)), look=look)
 
@@ -174,10 +172,8 @@ def show_correlations(
     texts = [["–" if math.isnan(value) else f"{value:.2f}" for value in row] for row in matrix]
     counts = sorted({int(n) for n in shared[np.isfinite(matrix)]})
     over = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else "".join(map(str, counts))
-    look: dict[str, Any] = {
-        "cmap": "RdBu", "vmin": -1, "vmax": 1, "fontsize": 5 if len(columns) > 8 else 6.5,
-        "bar": {"shrink": 0.7, "label": f"Spearman's ρ over {over} systems"},
-    }  # fmt: skip
+    bar = {"shrink": 0.7, "label": f"Spearman's ρ over {over} systems"}
+    look = {"cmap": "RdBu", "vmin": -1, "vmax": 1, "fontsize": 5 if len(columns) > 8 else 6.5, "bar": bar}
     why = WHY.format(least={4: "four", 5: "five"}.get(least, least))
     note = "\n".join(textwrap.wrap(why, round(width * 20)))
     return show_cells(

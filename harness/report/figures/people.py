@@ -24,11 +24,11 @@ def read_ratings(results: Results, system: System) -> tuple[PairRatings, Huse] |
         return None
     fields = value.fields
     floor = fields.get("log_prob_floor", "none")
-    rule = Huse(
-        k=int(fields["k"]), ties=cast("Ties", fields["ties"]), vote_tie=cast("VoteTie", fields["vote_tie"]),
-        log_prob_floor=None if floor == "none" else float(floor),
-    )  # fmt: skip
-    return PairRatings.from_arrays(arrays), rule
+    ties, vote_tie = cast("Ties", fields["ties"]), cast("VoteTie", fields["vote_tie"])
+    lowest = None if floor == "none" else float(floor)
+    return PairRatings.from_arrays(arrays), Huse(
+        k=int(fields["k"]), ties=ties, vote_tie=vote_tie, log_prob_floor=lowest
+    )
 
 
 def _read_all(part: Part) -> tuple[dict[str, tuple[System, PairRatings, Huse]], str]:

@@ -5,20 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from openended.harness import results as measured
 from openended.harness.core import SpecError, suggest
 from openended.harness.report.tables.pictures import COLORS, SystemStyles, choose_style
 from openended.harness.report.tables.selection import find_name, list_options, select_pairs
-from openended.harness.results import (
-    Layout,
-    Pair,
-    Results,
-    System,
-    SystemValue,
-    get_parent_axis,
-    group_systems,
-    take_distances,
-    take_logarithms,
-)
+from openended.harness.results import Layout, Pair, Results, System, SystemValue
 
 T = TypeVar("T")
 MOST = 20  # systems that one figure can show distinctly
@@ -153,12 +144,12 @@ class Part(NamedTuple):
 
     def convert_values(self, items: Sequence[SystemValue]) -> Sequence[SystemValue]:
         """Return values as the layout compares them: as they are, or as distances to the human value."""
-        items = take_logarithms(items) if self.layout.gaps == "log" else items
-        return take_distances(items) if self.layout.gaps else items
+        items = measured.take_logarithms(items) if self.layout.gaps == "log" else items
+        return measured.take_distances(items) if self.layout.gaps else items
 
     def select_systems(self, pair: Pair) -> tuple[list[System], str]:
         """Return the systems with a value that a figure can show, in declared order, and a note if there are more."""
-        systems, note = keep_first([s for s in group_systems(self.values) if s.value(*pair) is not None])
+        systems, note = keep_first([s for s in measured.group_systems(self.values) if s.value(*pair) is not None])
         order = list(self.declaration.names.get("label", ()))
         return sorted(systems, key=lambda s: order.index(s.name) if s.name in order else len(order)), note
 
@@ -212,7 +203,7 @@ def drop_embedders(items: Sequence[SystemValue], *, all_metrics: bool = False) -
     values: dict[Any, SystemValue] = {}
     for item in items:
         is_read = "embedder" in item.fields and not all_metrics
-        axes = {a: v for a, v in item.axes.items() if is_read or "embedder" not in (a, get_parent_axis(a))}
+        axes = {a: v for a, v in item.axes.items() if is_read or "embedder" not in (a, measured.get_parent_axis(a))}
         key = item.system, item.pair, item.signature, tuple(axes.items())
         values.setdefault(key, dataclasses.replace(item, axes=axes))
     return list(values.values())

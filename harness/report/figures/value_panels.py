@@ -50,14 +50,11 @@ def show_metrics(part: Part) -> Plot | None:
         visible = {rank: value for value in values if (rank := ranks.get(_identify(value))) is not None}
         sides = (find_human_value(items, value) for value in visible.values())
         humans = list(dict.fromkeys(human.mean for human in sides if human and math.isfinite(human.mean)))
-        series = [
-            Series(
-                mark="dots", y=[rank], x=[value.mean],
-                left=[value.reach[0]], right=[value.reach[1]], style=names[rank], like=systems[rank].items[0],
-                axes=value.axes,
-            )
-            for rank, value in sorted(visible.items())
-        ]  # fmt: skip
+        series = []
+        for rank, value in sorted(visible.items()):
+            (left, right), like = value.reach, systems[rank].items[0]
+            bar: dict[str, Any] = {"x": [value.mean], "y": [rank], "left": [left], "right": [right]}
+            series.append(Series(mark="dots", style=names[rank], like=like, axes=value.axes, **bar))
         look: dict[str, Any] = {"color": HUMAN_COLOR, "linestyle": "--", "linewidth": 0.9}
         series += [Series(mark="cross", x=humans, look=look)] if humans else []
         head = format_title(visible[min(visible)]) if visible else ""

@@ -19,10 +19,8 @@ FAR = 0.5  # "far below": less than half
 CLOSE = 0.25  # "close": a quarter of the distance from greedy decoding to nucleus sampling
 ALIKE = 0.9  # rank correlation of equal rankings; the papers report 0.99 and more
 MAUVE = ("mauve", "mauve")
-RIVALS = (
-    MAUVE, ("gen_ppl", "gen_ppl"), ("zipf", "zipf"), ("self_bleu", "self_bleu_4"), ("repetition", "loop_rate"),
-    ("distinct_n", "distinct_4"),
-)  # fmt: skip
+RIVALS: tuple[Pair, ...] = (MAUVE, ("gen_ppl", "gen_ppl"), ("zipf", "zipf"))
+RIVALS += (("self_bleu", "self_bleu_4"), ("repetition", "loop_rate"), ("distinct_n", "distinct_4"))
 """The metrics whose agreement with people or a discriminator is compared."""
 SIZES = ("xs", "s", "small", "base", "m", "medium", "l", "large", "xl", "xxl")
 SMALLEST = {"gpt2": "gpt2-small"}  # models that are named without their size

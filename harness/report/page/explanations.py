@@ -73,12 +73,10 @@ def _read_groups(source: TextSource, positions: Positions) -> list[dict[str, Any
                 row = next((r for r in rows if (r.system, r.signature) == (source.role, key[1])), None)
                 value = row.values.get(row.primary, math.nan) if row is not None else math.nan
                 ceilings = [r.values.get(r.primary, math.nan) for r in rows if r.system == "ceiling"]
-                groups[key] = {
-                    "system": source.system, "side": source.side, "seed": source.seed, "metric": key[0],
-                    "options": {name: fields[name] for name in OPTIONS if fields.get(name)},
-                    "value": value if math.isfinite(value) else None, "summary": "",
-                    "ceiling": next(filter(math.isfinite, ceilings), None), "cells": [], "missed": {}, "ratio": {},
-                }  # fmt: skip
+                groups[key] = {"system": source.system, "side": source.side, "seed": source.seed, "metric": key[0]}
+                groups[key] |= {"options": {name: fields[name] for name in OPTIONS if fields.get(name)}, "summary": ""}
+                groups[key] |= {"value": value if math.isfinite(value) else None, "cells": [], "missed": {}}
+                groups[key] |= {"ceiling": next(filter(math.isfinite, ceilings), None), "ratio": {}}
             group, kind = groups[key], line["kind"]
             if kind == "cell":
                 shares = {side: float(line[f"{side}_share"]) for side in SIDES}
@@ -97,15 +95,14 @@ def _read_groups(source: TextSource, positions: Positions) -> list[dict[str, Any
 
 
 def _describe_groups(
-    groups: Sequence[dict[str, Any]], source: TextSource, human: TextSource, human_counts: Counter[str],
-    positions: Positions,
-) -> None:  # fmt: skip
-    """Name the cells by their typical words, and begin each group with a sentence."""
+    groups: Sequence[dict[str, Any]], source: TextSource, human: TextSource, words: Counter[str], positions: Positions
+) -> None:
+    """Name the cells by their typical words, and begin each group with a sentence; `words` are those of human text."""
     texts: dict[str, dict[tuple[int, int], str]] = {}
     for side, of_side in (("human", human), ("model", source)):
         names = ((positions[i], sample) for i, sample in zip(of_side.rows.ids, of_side.rows.samples, strict=True))
         texts[side] = dict(zip(names, of_side.rows.each("text"), strict=True))
-    counts = human_counts + count_words(list(texts["model"].values()))
+    counts = words + count_words(list(texts["model"].values()))
     total = sum(min(len(side), MAX_TEXTS) for side in texts.values())
 
     def quote_first(side: str, names: Sequence[Sequence[int]]) -> str:

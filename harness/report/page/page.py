@@ -32,10 +32,7 @@ from openended.harness.storage import warn_of_failure
 
 FOLDER = resources.files("openended.harness.report.page")
 SCALE = 0.7  # page pixels per figure pixel: letters have the size of the text, and are sharp on fine screens
-SCRIPTS = (
-    "core", "address", "navigation", "marks", "sources", "example", "list", "texts", "controls", "story", "tables",
-    "figures", "why", "main",
-)  # fmt: skip
+SCRIPTS = "core address navigation marks sources example list texts controls story tables figures why main"
 
 
 @cache
@@ -68,26 +65,17 @@ def write_page(
     parts |= {"figures": to_script_json(to_json(contents_of))} if contents_of else {}
     parts |= {"why": to_script_json(explanations)} if explanations else {}
     style = (FOLDER / "page.css").read_text(encoding="utf-8")
-    script = "".join((FOLDER / "js" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
-    page = _compile_template().render(
-        title=tables[0].title if tables else "Report",
-        # Runs of equal settings in both reports are not seeds of one system.
-        finding="" if compared_results else "; ".join(describe_best(results)),
-        tables=tables,
-        figures=[_embed_picture(picture) for picture in pictures],
-        has_texts=bool(page_texts.sources),
-        has_why=bool(explanations),
-        results=results,
-        about=summarize_sources(results.values, results.runs),
-        settings=list_settings(results.runs),
-        parts={name: Markup(part) for name, part in parts.items()}.items(),  # noqa: S704 - `to_script_json` leaves no `<`
-        beside=bool(written),
-        leaderboard=leaderboard,
-        style=Markup(style),  # noqa: S704 - our own file
-        script=Markup(script),  # noqa: S704 - our own files
-        style_hash=_hash(style),
-        script_hash=_hash(script),
-    )
+    script = "".join((FOLDER / "js" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS.split())
+    content: dict[str, Any] = {"results": results, "tables": tables, "leaderboard": leaderboard}
+    content |= {"title": tables[0].title if tables else "Report", "settings": list_settings(results.runs)}
+    # Runs of equal settings in both reports are not seeds of one system.
+    content |= {"finding": "" if compared_results else "; ".join(describe_best(results))}
+    content |= {"about": summarize_sources(results.values, results.runs), "figures": [*map(_embed_picture, pictures)]}
+    content |= {"has_texts": page_texts.sources, "has_why": explanations, "beside": written}
+    files = {"style": style, "script": script}  # our own files; `to_script_json` leaves no `<` in the parts
+    content |= {name: Markup(text) for name, text in files.items()}  # noqa: S704
+    content |= {f"{name}_hash": _hash(text) for name, text in files.items()}
+    page = _compile_template().render(content, parts=[(name, Markup(part)) for name, part in parts.items()])  # noqa: S704
     write_text(path, page)
     return [path, *written]
 
@@ -137,15 +125,10 @@ def _embed_picture(picture: Picture) -> Mapping[str, Any]:
     """Return a picture for the template; a PNG stores its width in pixels in bytes 16 to 20."""
     data = picture.png.read_bytes()
     pixels = int.from_bytes(data[16:20])
-    return {
-        "name": picture.title,
-        "stem": picture.png.stem,
-        "caption": picture.caption,
-        "file": picture.png.with_suffix(".pdf").name,
-        "data": base64.b64encode(data).decode(),
-        "width": round(SCALE * pixels),
-        "page": pixels > RESOLUTION * (COLUMN + PAGE) / 2,
-    }
+    files = {"stem": picture.png.stem, "file": picture.png.with_suffix(".pdf").name}
+    image = {"data": base64.b64encode(data).decode(), "width": round(SCALE * pixels)}
+    is_wide = pixels > RESOLUTION * (COLUMN + PAGE) / 2
+    return {"name": picture.title, "caption": picture.caption, "page": is_wide} | files | image
 
 
 def collect_cell_details(tables: Sequence[Table]) -> dict[str, Any]:

@@ -66,11 +66,9 @@ def build_parts(page_texts: PageTexts) -> tuple[dict[str, Any], Iterator[tuple[s
                     chunk = list(islice(letters, PART_SIZE))
                     content |= {"tokens": [tokens for tokens, _ in chunk], "surprise": [steps for _, steps in chunk]}
                 yield f"texts-{number}-{part}", content
-            contents["sources"].append(
-                {"system": source.system, "side": source.side, "seed": source.seed, "n": len(source.rows),
-                 "samples": max(source.rows.samples, default=0) + 1, "values": list(values),
-                 "tokens": letters is not None}
-            )  # fmt: skip
+            identity = {"system": source.system, "side": source.side, "seed": source.seed}
+            counts = {"n": len(source.rows), "samples": max(source.rows.samples, default=0) + 1}
+            contents["sources"].append(identity | counts | {"values": list(values), "tokens": letters is not None})
             if nll is not None and letters is None:
                 contents["uncolored"] = source.runs[0].axes.get("scorer") or "the scorer"
 

@@ -101,22 +101,16 @@ def build_correlation_frames(part: TablePart, layout: Layout) -> list[Frame]:
                 if pair in scores and pair != target:
                     both = zip(scores[pair], scores[target], strict=True)
                     cell = correlate(both, test=layout.stars, signed=layout.stars)
-                fields: dict[str, Any] = {
-                    "axes": {"metric": ".".join(pair), **where}, "labels": {"metric": titles[pair], "target": name},
-                    "typed": {"metric": pair[0], "target": target[0]}, "role": "metric" if pair in pairs else "summary",
-                }  # fmt: skip
-                cells.append(replace(cell, **quantity, **fields))
+                axes, labels = {"metric": ".".join(pair), **where}, {"metric": titles[pair], "target": name}
+                typed, role = {"metric": pair[0], "target": target[0]}, "metric" if pair in pairs else "summary"
+                cells.append(replace(cell, **quantity, axes=axes, labels=labels, typed=typed, role=role))
             others = [scores[pair] for pair in [*pairs, *criteria] if pair in scores and pair != target]
             counts |= {int(np.isfinite(np.add(other, scores[target])).sum()) for other in others} - {0, 1, 2}
     sizes = " to ".join(map(str, sorted({min(counts, default=0), max(counts, default=0)})))
     remarks = [f"Spearman's ρ over {sizes} systems, without the human row. {ORIENTED}"]
     remarks += [STARS] if layout.stars else []
-    return [
-        Frame(
-            part.stem, f"{layout.title}{part.tasks}", tuple(cells), make_notes(remarks), ("metric",), ("target",),
-            {"metric": "Metric"}, measure="target", show_seeds=False,
-        )
-    ]  # fmt: skip
+    title, notes, sides = f"{layout.title}{part.tasks}", make_notes(remarks), (("metric",), ("target",))
+    return [Frame(part.stem, title, tuple(cells), notes, *sides, {"metric": "Metric"}, "target", show_seeds=False)]
 
 
 def _collect_scores(part: TablePart, layout: Layout) -> tuple[dict[Pair, list[float]], list[Pair], list[Pair]]:
@@ -133,9 +127,8 @@ def _collect_scores(part: TablePart, layout: Layout) -> tuple[dict[Pair, list[fl
     enough = [pair for pair in targets if sum(map(math.isfinite, scores[pair])) > 2]
 
     # A metric's own value may repeat that of its only criterion.
-    repeated = [p for p in enough if p[0] == p[1] and any(
-        other[0] == p[0] and other != p and scores[other] == scores[p] for other in enough)]  # fmt: skip
-    several = [pair for pair in enough if pair not in repeated]
+    others = {p: [other for other in enough if other[0] == p[0] and other != p] for p in enough}
+    several = [p for p in enough if p[0] != p[1] or all(scores[other] != scores[p] for other in others[p])]
     chosen = [pair for pair in several if pair in people] or several
     pairs = [pair for pair in metrics if pair not in chosen]
     if not chosen or not pairs:

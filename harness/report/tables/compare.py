@@ -17,15 +17,7 @@ from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.worsening import WORSE, Worsening, decide_together, measure_worsening
 from openended.harness.report.tables import frame as frames
 from openended.harness.report.tables.agreement import correlate, orient_value, stars
-from openended.harness.report.tables.frame import (
-    Cell,
-    Frame,
-    build_frame,
-    choose_column_decimals,
-    count_decimals,
-    make_cell,
-    make_quantity,
-)
+from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell, make_quantity
 from openended.harness.report.tables.selection import check_signatures, load_analysis, select_pairs, split_results
 from openended.harness.results import Results, System, SystemValue, group_by, group_systems, select_values
 
@@ -124,7 +116,7 @@ def _compare_values(
         title = f"|Δ {like}|" if "gap" in where else f"{like} (%)" if "scale" in where else like
         cells = [_build_measured_cell(where, matches[p.name][0], items) for p in values]
         digits = max(p.decimals for p in values)
-        more = max(digits, min(choose_column_decimals(cells), digits + 1))
+        more = max(digits, min(frames.choose_column_decimals(cells), digits + 1))
         for value, cell in zip(values, cells, strict=True):
             paper = make_cell(value.value, value.sd, own_decimals=digits)
             gap = None if value.read_off else _subtract(cell, paper, more)
@@ -150,8 +142,8 @@ def _compare_cells(results: Results, published: Sequence[Mapping[str, str]], nam
             frame = build(part, layout)[-1]
             measured_cells = list(frame.cells)
             remarks = [note.text for note in frame.notes if note.kind == "remark"]
-    cells = {(cell.key, label): make_cell(cell.value, cell.sd, cell.n, note=cell.note)
-             for cell in measured_cells for label in cell.axes.values()}  # fmt: skip
+    labeled = ((cell, label) for cell in measured_cells for label in cell.axes.values())
+    cells = {(cell.key, label): make_cell(cell.value, cell.sd, cell.n, note=cell.note) for cell, label in labeled}
     rows: list[Row] = []
     for row in published:
         words = row["metric"].replace("(", "_").split("_")  # sd_precision_vary_p_and_q, correlation(precision;…)
@@ -252,8 +244,8 @@ def _read_rows(reference: str) -> list[dict[str, str]]:
     table_rows = [r for r in rows if make_slug(r["table"]) == make_slug(table)]
     if not table_rows:
         parts = re.compile(rf"(?<![\w.]){re.escape(make_slug(table) or '.')}[a-z]?(?![\w.])", re.IGNORECASE)
-        table_rows = [{**r, "domain": r["table"] if r["table"][-1:].isalpha() else r["domain"]} for r in rows
-                      if parts.search(r["table"])]  # fmt: skip
+        fitting = [r for r in rows if parts.search(r["table"])]
+        table_rows = [{**r, "domain": r["table"] if r["table"][-1:].isalpha() else r["domain"]} for r in fitting]
     if not table_rows:
         slugs = dict.fromkeys(make_slug(r["table"]) for r in rows)
         names = [t if t.startswith(("text", "fig")) else f"table{t}" for t in slugs]
@@ -355,7 +347,8 @@ def build_significance_frames(results: Results, baseline: str) -> list[Frame]:
         cells = [_build_difference_cell(tests[n, pair], corrected.get((n, pair), math.nan), gap) for n in names]
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
         direction = "lower" if gap else "none" if first.target is not None else first.direction
-        decimals = max(choose_column_decimals(cells), *(count_decimals(abs(c.value)) for c in cells if c.mark), 0)
+        marked = [frames.count_decimals(abs(cell.value)) for cell in cells if cell.mark]
+        decimals = max([frames.choose_column_decimals(cells), *marked])
         differences.append((make_quantity(*pair, title, direction, decimals, first.signature, gap=gap), cells))
         p_cells = [corrected.get((name, pair), make_cell(note=UNTESTED)) for name in names]
         p_values.append((make_quantity(*pair, f"p {first.title}", "none", 4, is_p=True), p_cells))

@@ -91,15 +91,11 @@ def find_perturbation_curves(results: Results, items: Sequence[SystemValue]) -> 
         has_embedder = "embedder" in start.fields
         names = [start.axes.get(axis, "") for axis in ("embedder", "embedder.pooling") if has_embedder]
         embedder = "/".join(filter(None, names))
-        for kind in sorted(
-            {perturbation.kind for perturbation in values if perturbation.percent}, key=list_perturbations().index
-        ):
-            strengths = sorted(
-                (perturbation.percent, item) for perturbation, item in values.items() if perturbation.kind == kind
-            )
-            points = detect_perturbation(
-                [_read_value(results, item, percent) for percent, item in strengths], unperturbed
-            )
+        kinds = {perturbation.kind for perturbation in values if perturbation.percent}
+        for kind in sorted(kinds, key=list_perturbations().index):
+            strengths = sorted((p.percent, item) for p, item in values.items() if p.kind == kind)
+            measured = [_read_value(results, item, percent) for percent, item in strengths]
+            points = detect_perturbation(measured, unperturbed)
             curve = PerturbationCurve(metric, key, start.title, embedder, kind, unperturbed, points)
             other, _ = curves.setdefault((metric, key, embedder, kind), (signature, curve))
             if other != signature:  # one curve would hide the other
@@ -136,22 +132,15 @@ def build_stress_frames(part: TablePart, layout: Layout) -> list[Frame]:
     perturbations = list(dict.fromkeys(c.perturbation for c in curves))
     texts = max((sizes[-1] for i in part.items if (sizes := parse_sizes(i.signature))), default=FEW_TEXTS)
     no = "no?" if texts < FEW_TEXTS else "no"
-    columns = [
-        (
-            make_quantity(*pair, titles[pair], "none", 0),
-            [_format_cell(by_name.get((*pair, d)), no) for d in perturbations],
-        )
-        for pair in pairs
-        if pair in titles
-    ]
+    columns = []
+    for pair in (pair for pair in pairs if pair in titles):
+        cells = [_format_cell(by_name.get((*pair, kind)), no) for kind in perturbations]
+        columns.append((make_quantity(*pair, titles[pair], "none", 0), cells))
     errors = {c.title: c.unperturbed.std_error for c in curves if math.isfinite(c.unperturbed.std_error)}
     least = ", ".join(f"{title} {Z * math.sqrt(2) * error:.2g}" for title, error in errors.items())
     visible = f"they show only changes of at least {least}" if least else "they show no change"
     warning = f"no?: with {texts} texts per side, {visible}; a larger num_examples shows smaller ones"
-    labels, title = (
-        [perturbation.replace("_", " ") for perturbation in perturbations],
-        ", ".join([layout.title, *part.where.values()]),
-    )
+    labels, title = [kind.replace("_", " ") for kind in perturbations], ", ".join([layout.title, *part.where.values()])
     warnings = (warning,) if texts < FEW_TEXTS else ()
     return [build_frame(part.stem, title, labels, columns, _REMARKS, head="Perturbation", warnings=warnings)]
 
@@ -168,10 +157,7 @@ def write_stress_csv(results: Results, folder: Path) -> Path:
     lines: dict[str, None] = {}
     for curve in find_perturbation_curves(results, results.values):
         metric = curve.metric if curve.key == curve.metric else f"{curve.metric}.{curve.key}"
-        for perturbation, point in (
-            ("none", curve.unperturbed),
-            *((curve.perturbation, point) for point in curve.points),
-        ):
+        for perturbation, point in [("none", curve.unperturbed), *((curve.perturbation, p) for p in curve.points)]:
             low, high = point.interval or ("", "")
             detected = "" if point.detected is None else str(point.detected).lower()
             cells = (metric, curve.embedder, perturbation, point.percent, point.value, low, high, detected)

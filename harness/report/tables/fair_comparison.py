@@ -21,15 +21,8 @@ from openended.harness import results as measured
 from openended.harness.core import F64, DataError
 from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.paired import LEVEL
-from openended.harness.report.tables import selection
-from openended.harness.report.tables.frame import (
-    Filled,
-    Frame,
-    build_frame,
-    choose_column_decimals,
-    make_cell,
-    make_quantity,
-)
+from openended.harness.report.tables import frame as frames, selection
+from openended.harness.report.tables.frame import Filled, Frame, build_frame, make_cell, make_quantity
 from openended.harness.report.tables.selection import TablePart, make_slug
 from openended.harness.results import Layout, Pair, System, SystemValue, find_target, orient, select_values
 
@@ -259,7 +252,7 @@ def _build_best_of_n_frame(part: TablePart, pair: Pair) -> Frame | None:
     for n in sorted({n for n in COUNTS if n <= most} | {most}):
         values = (((c.fresh if fresh else c.seen)[n - 1], c.half[n - 1]) for c in curves)
         cells = [make_cell(value, interval=(value - half, value + half)) for value, half in values]
-        digits = max(choose_column_decimals(cells), 3 if most > 1 and direction == "higher" else 0)
+        digits = max(frames.choose_column_decimals(cells), 3 if most > 1 and direction == "higher" else 0)
         columns.append((make_quantity(*pair, f"N={n}", direction, digits, first.signature), cells))
     if fresh:
         seen = [c.seen[most - 1] for c in curves]
@@ -269,10 +262,8 @@ def _build_best_of_n_frame(part: TablePart, pair: Pair) -> Frame | None:
     columns.append((make_quantity("", "setting", "best setting"), names))
     remarks = [_DRAWN, _FRESH if fresh else _SEEN, _WINNER]
     remarks += [f"Without a sweep of two settings: {', '.join(without)}."] if without else []
-    return build_frame(
-        f"{part.stem}-best-{make_slug(pair[1])}", f"Best of N settings: {title}", [c.name for c in curves], columns,
-        remarks, head="Decoder", ranked=True,
-    )  # fmt: skip
+    labels, stem = [c.name for c in curves], f"{part.stem}-best-{make_slug(pair[1])}"
+    return build_frame(stem, f"Best of N settings: {title}", labels, columns, remarks, head="Decoder", ranked=True)
 
 
 def _name_best_setting(sweep: DecoderSweep, items: Sequence[SystemValue], pair: Pair, half: float, digits: int) -> str:

@@ -132,11 +132,9 @@ def make_quantity(
     gap: bool = False, aim: float | None = None, is_p: bool = False,
 ) -> Quantity:  # fmt: skip
     """Describe what the numbers of a column are; without `decimals` these are chosen by `RULE`."""
-    return {
-        "name": name, "key": key, "title": title, "direction": direction, "signature": signature, "gap": gap,
-        "aim": math.nan if aim is None else aim, "is_p": is_p or key == "p_value",
-        "decimals": math.nan if decimals is None else decimals,
-    }  # fmt: skip
+    numbers = {"aim": math.nan if aim is None else aim, "decimals": math.nan if decimals is None else decimals}
+    kind = {"gap": gap, "is_p": is_p or key == "p_value"}
+    return {"name": name, "key": key, "title": title, "direction": direction, "signature": signature} | numbers | kind
 
 
 def make_cell(
@@ -221,23 +219,18 @@ def join_tasks(frames: Mapping[str, Frame], name: str, title: str) -> Frame:
     decimals: dict[str, float] = {}
     for cell in (cell for frame in frames.values() for cell in frame.cells):
         decimals[cell.axes["metric"]] = max(decimals.get(cell.axes["metric"], 0), cell.decimals)
-    cells = tuple(
-        replace(
-            cell, axes={**cell.axes, "task": task}, typed={"task": task, **cell.typed},
-            decimals=decimals[cell.axes["metric"]],
-        )
-        for task, frame in frames.items() for cell in frame.cells
-    )  # fmt: skip
+    cells = list[Cell]()
+    for task, cell in ((task, cell) for task, frame in frames.items() for cell in frame.cells):
+        axes, typed = {**cell.axes, "task": task}, {"task": task, **cell.typed}
+        cells.append(replace(cell, axes=axes, typed=typed, decimals=decimals[cell.axes["metric"]]))
     tasks: dict[Note, dict[str, None]] = {}
     for task, frame in frames.items():
         for note in frame.notes:
             tasks.setdefault(note, {})[task] = None
-    notes = [note._replace(tasks=tuple(of) if len(of) < len(frames) else ()) for note, of in tasks.items()]
+    notes = tuple(note._replace(tasks=tuple(of) if len(of) < len(frames) else ()) for note, of in tasks.items())
     first = next(iter(frames.values()))
-    return replace(
-        first, name=name, title=title, cells=cells, notes=tuple(notes), rows=("task", *first.rows),
-        heads={"task": "Task", **first.heads},
-    )  # fmt: skip
+    rows, heads = ("task", *first.rows), {"task": "Task", **first.heads}
+    return replace(first, name=name, title=title, cells=tuple(cells), notes=notes, rows=rows, heads=heads)
 
 
 # Style ----------------------------------------------------------------------------------------------------------------

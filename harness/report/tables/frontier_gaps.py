@@ -187,23 +187,19 @@ def build_frontier_frames(part: TablePart, layout: Layout) -> list[Frame]:
         )
     first, (entropy, gen_ppl) = frontiers[0], frontiers[0].points[0]
     human, human_ppl = load_human_entropy(results, items, entropy), measured.find_human_value(items, gen_ppl)
+    ppl = make_quantity("gen_ppl", "frontier", "Gen. PPL at human entropy", "match_human", 2, gen_ppl.signature)
     columns: list[tuple[Quantity, list[Any]]] = [
         (make_quantity("", "points", "points", decimals=0), [len(entry.points) for entry in frontiers]),
         (make_quantity("", "from", "entropy from", decimals=3), [entry.reach[0] for entry in frontiers]),
         (make_quantity("", "to", "to", decimals=3), [entry.reach[1] for entry in frontiers]),
-        (
-            make_quantity("gen_ppl", "frontier", "Gen. PPL at human entropy", "match_human", 2, gen_ppl.signature),
-            [format_estimate(estimate_at, entry, human, convert=np.exp) for entry in frontiers],
-        ),
+        (ppl, [format_estimate(estimate_at, entry, human, convert=np.exp) for entry in frontiers]),
     ]
     if others := frontiers[1:]:
         gaps = [None, *(format_estimate(estimate_gap, entry, first, human) for entry in others)]
         areas = [None, *(format_estimate(estimate_area, entry, first) for entry in others)]
         gap = make_quantity("gen_ppl", "frontier_gap_at_human_entropy", f"gap to {first.name}", decimals=3)
-        columns += [
-            (gap, gaps),
-            (make_quantity("gen_ppl", "frontier_area", f"area to {first.name}", decimals=3), areas),
-        ]
+        area = make_quantity("gen_ppl", "frontier_area", f"area to {first.name}", decimals=3)
+        columns += [(gap, gaps), (area, areas)]
     if any(system.value(*KL) for entry in frontiers for system in entry.systems):
         lowest = [_find_lowest_kl(results, entry) for entry in frontiers]
         columns.append((make_quantity(*KL, "lowest KL per token", "lower", 3), lowest))

@@ -11,16 +11,8 @@ import numpy as np
 from openended.harness import results as measured
 from openended.harness.core import HUMAN
 from openended.harness.report.analysis.paired import Z
-from openended.harness.report.tables.frame import (
-    Cell,
-    Frame,
-    build_frame,
-    format_fixed,
-    format_p_equation,
-    make_cell,
-    make_notes,
-    make_quantity,
-)
+from openended.harness.report.tables import frame as frames
+from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell, make_quantity
 from openended.harness.report.tables.selection import TablePart
 from openended.harness.results import Layout, Results, System, SystemValue
 
@@ -113,9 +105,9 @@ def _correlate_criteria(scores: Mapping[str, Mapping[str, SystemValue]]) -> str:
         if len(players) >= correlation.MIN_PAIRS:
             sides = ([scores[name][player].mean for player in players] for name in (first, second))
             correlated = correlation.correlate(*sides, draws=0)
-            p_value = format_p_equation(correlated.p_value, 3)
+            p_value = frames.format_p_equation(correlated.p_value, 3)
             names = f"{first} and {second}".replace("_", " ")
-            parts.append(f"{names} {format_fixed(correlated.value, 3)} (p {p_value}, {len(players)} systems)")
+            parts.append(f"{names} {frames.format_fixed(correlated.value, 3)} (p {p_value}, {len(players)} systems)")
     return f"Spearman's ρ between criteria, human text included: {'; '.join(parts) or 'fewer than three systems'}."
 
 
@@ -127,17 +119,17 @@ def build_huse_example_frames(part: TablePart, layout: Layout) -> list[Frame]:
     remarks = [f"{kind}: {what}." for kind, what in KINDS.items()]
     remarks.append("Of each kind the clearest: the largest difference in ratings, in log-probability, or the smallest.")
     systems = measured.group_systems(part.items)
-    frames: list[Frame] = []
+    built: list[Frame] = []
     for system in systems:
         if entries := tuple(_list_huse_entries(part.results, system)):
             kinds = {entry.section for entry in entries}
             missing = [f"No pair of this system is an example: {kind}." for kind in KINDS if kind not in kinds]
-            stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(frames) + 1}"
+            stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(built) + 1}"
             title = layout.title if len(systems) == 1 else f"{layout.title}: {system.name}"
             axes, heads = ("part", "text"), {"part": "", "text": ""}
-            notes = make_notes((*remarks, *missing))
-            frames.append(Frame(stem, title, entries, notes, axes, heads=heads, show_seeds=False))
-    return frames
+            notes = frames.make_notes((*remarks, *missing))
+            built.append(Frame(stem, title, entries, notes, axes, heads=heads, show_seeds=False))
+    return built
 
 
 def _list_huse_entries(results: Results, system: System) -> Iterator[Cell]:
@@ -152,10 +144,9 @@ def _list_huse_entries(results: Results, system: System) -> Iterator[Cell]:
                 number: dict[str, Any] = {"blank": True}
                 if values is not None:
                     number = {"value": values[at], "note": NEVER if values[at] == -math.inf else ""}
-                yield Cell(
-                    axes={"part": f"{kind}/{part}", "text": text, "metric": quantity["key"]}, labels={"part": part},
-                    role="heading" if part == kind else "text", section=kind, **quantity, **number,
-                )  # fmt: skip
+                axes = {"part": f"{kind}/{part}", "text": text, "metric": quantity["key"]}
+                role = "heading" if part == kind else "text"
+                yield Cell(axes=axes, labels={"part": part}, role=role, section=kind, **quantity, **number)
 
 
 def _find_huse_examples(

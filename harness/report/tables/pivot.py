@@ -57,18 +57,14 @@ def build_table(frame: Frame, layout: Layout) -> Table:
         label = (" " if first.role == "text" else ", ").join(filter(None, labels))
         content = tuple(print_cell(by_place.get((key, at))) for at in columns.groups)
         section = (role, *rows.find_section(key, labels)) if first.section is None else first.section
-        lines.append(
-            TableRow(
-                label, role, content, max(cell.seeds for cell in members),
-                rule=bool(lines) and section != before, levels=labels if len(labels) > 1 else (),
-            )
-        )  # fmt: skip
+        seeds, rule = max(cell.seeds for cell in members), bool(lines) and section != before
+        lines.append(TableRow(label, role, content, seeds, rule, labels if len(labels) > 1 else ()))
         before = section
+    show_seeds = frame.show_seeds and layout.seeds and frame.measure in columns.axes
     table = Table(
-        frame.name, frame.title, tuple(heads), tuple(lines), frame.notes, tuple(titles),
-        frame.show_seeds and layout.seeds and frame.measure in columns.axes, tex_width=layout.latex_width,
-        caption=layout.caption, show_notes=layout.notes, over=frame.over,
-    )  # fmt: skip
+        frame.name, frame.title, tuple(heads), tuple(lines), frame.notes, tuple(titles), show_seeds, frame.over
+    )
+    table = replace(table, tex_width=layout.latex_width, caption=layout.caption, show_notes=layout.notes)
     return table.add_to_title(name_distances(cells, rows if frame.measure in rows.axes else columns, layout))
 
 

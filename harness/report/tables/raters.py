@@ -99,15 +99,13 @@ def build_rater_frame(
         return make_quantity("", key, heading, decimals=decimals), raters[key]
 
     seen = zip(raters["passed"], raters["controls"], strict=True)
-    columns: list[Filled] = [
-        make_column("items", "items", 0), make_column("median_seconds", "median s", 0),
-        *([make_column("too_fast", f"under {least_seconds:g} s", 2)] if least_seconds else []),
-        *([make_column("ties", "ties", 2)] if pairs else []), make_column("top_answer", "top answer", 2),
-        *([make_column("side_a", "side A", 2), make_column("side_p", "p", 3)] if pairs else []),
-        ("controls",
-         [f"{passed:.0f}/{n:.0f}" if n else make_cell() for passed, n in seen]),
-        make_column("with_rest", "agrees with the rest" if pairs else "ρ with the rest", 2),
-    ]  # fmt: skip
+    columns: list[Filled] = [make_column("items", "items", 0), make_column("median_seconds", "median s", 0)]
+    columns += [make_column("too_fast", f"under {least_seconds:g} s", 2)] if least_seconds else []
+    columns += [make_column("ties", "ties", 2)] if pairs else []
+    columns.append(make_column("top_answer", "top answer", 2))
+    columns += [make_column("side_a", "side A", 2), make_column("side_p", "p", 3)] if pairs else []
+    columns.append(("controls", [f"{passed:.0f}/{n:.0f}" if n else make_cell() for passed, n in seen]))
+    columns.append(make_column("with_rest", "agrees with the rest" if pairs else "ρ with the rest", 2))
     read = _READ[0].format(_READ[1] if pairs else "")
     labels, remarks = list(map(str, raters.index)), [*remarks, *alphas, read]
     return build_frame(name, title, labels, columns, remarks, head="Rater", warnings=(*warnings,))

@@ -11,18 +11,11 @@ from openended.harness.core import F64, I64, DataError, SpecError, suggest
 from openended.harness.imported import SystemScores
 from openended.harness.report.analysis.paired import compute_clustered_error
 from openended.harness.report.analysis.paired_scores import MeanScore, ScoreDifference, compare_all_pairs, estimate_mean
-from openended.harness.report.tables.frame import (
-    Cell,
-    Filled,
-    Frame,
-    Quantity,
-    build_frame,
-    count_decimals,
-    make_cell,
-    make_quantity,
-)
+from openended.harness.report.tables import frame as frames
+from openended.harness.report.tables.frame import Cell, Filled, Frame, Quantity, build_frame, make_cell
 
 _MOST_NAMED = 3  # ids in a message
+_P_VALUES = {"p_value": "p", "p_holm": "p (Holm)"}
 _EXPLAINED = (
     "p (Holm) is corrected over all pairs of a metric. Min. detectable: the smallest difference that a test at 5 % "
     "finds with 80 % power, without the correction. More samples: how many beyond these, of the same kind, resolve {}."
@@ -58,9 +51,9 @@ def pair_scores(
     clusters: dict[str, str] = {}
     for system in systems:
         for sample, cluster in system.clusters.items():
-            if clusters.setdefault(sample, cluster) != cluster:
-                raise DataError(f"{system.source}: sample {sample!r:.80} is in cluster {cluster!r:.40}, elsewhere in "
-                                f"{clusters[sample]!r:.40}")  # fmt: skip
+            if (other := clusters.setdefault(sample, cluster)) != cluster:
+                both = f"{cluster!r:.40}, elsewhere in {other!r:.40}"
+                raise DataError(f"{system.source}: sample {sample!r:.80} is in cluster {both}")
     paired = []
     for metric in metrics or common:
         by_system = {system.name: system.values[metric] for system in systems}
@@ -103,7 +96,7 @@ def build_score_frames(
     for part in paired:
         means = (estimate_mean(part.scores[name], part.clusters) for name in names)
         cells = [_make_cell(mean, typed={"system": name}) for name, mean in zip(names, means, strict=True)]
-        columns.append((make_quantity("", part.metric, part.metric, part.direction), cells))
+        columns.append((frames.make_quantity("", part.metric, part.metric, part.direction), cells))
 
     p_values = {(metric, frozenset((t.first, t.second))): t.p_value for metric, of in tests.items() for t in of}
 
@@ -127,25 +120,20 @@ def _build_difference_frame(
             sections.append(part.metric)
             target = abs(test.value) if difference is None else difference
             can_resolve = test.std_error > 0 and target > 0
-            needed = test.count_more(target) if can_resolve else math.nan
-            decimals = count_decimals(test.std_error, count_decimals(abs(test.value)))
+            more = test.count_more(target) if can_resolve else math.nan
+            decimals = frames.count_decimals(test.std_error, frames.count_decimals(abs(test.value)))
             apart = _make_cell(test, signed=True, own_decimals=decimals)
-            detectable = make_cell(test.find_detectable(), own_decimals=decimals)
-            rows.append((apart, test.test, test.p_value, test.corrected, detectable, needed))
+            least = make_cell(test.find_detectable(), own_decimals=decimals)
+            rows.append((apart, test.test, test.p_value, test.corrected, least, more))
     goal = "it" if difference is None else f"{difference:g}"
-    heads: tuple[Quantity | str, ...] = (
-        "difference", "test",
-        make_quantity("", "p_value", "p", decimals=4),
-        make_quantity("", "p_holm", "p (Holm)", decimals=4, is_p=True),
-        make_quantity("", "detectable", "min. detectable"),
-        make_quantity("", "needed", f"more samples for {goal}", decimals=0),
-    )  # fmt: skip
+    p_values = [frames.make_quantity("", key, title, decimals=4, is_p=True) for key, title in _P_VALUES.items()]
+    detectable = frames.make_quantity("", "detectable", "min. detectable")
+    needed = frames.make_quantity("", "needed", f"more samples for {goal}", decimals=0)
+    heads: tuple[Quantity | str, ...] = ("difference", "test", *p_values, detectable, needed)
     columns: list[Filled] = list(zip(heads, zip(*rows, strict=True), strict=True))
     what = "the measured difference" if difference is None else f"a difference of {difference:g}"
-    return build_frame(
-        "differences", "Differences of mean scores", labels, columns, [_EXPLAINED.format(what)], head="Pair",
-        sections=sections,
-    )  # fmt: skip
+    title, remarks = "Differences of mean scores", [_EXPLAINED.format(what)]
+    return build_frame("differences", title, labels, columns, remarks, head="Pair", sections=sections)
 
 
 def _make_cell(mean: MeanScore, **fields: Any) -> Cell:  # noqa: ANN401 - of the cell

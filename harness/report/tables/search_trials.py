@@ -76,13 +76,12 @@ def _build_settings_frame(
     means = {}
     for at, objective in enumerate(searched.objectives):
         direction = "higher" if objective.direction == "maximize" else "lower"
+        empty = (make_cell(note=t.error) if t.error else None for t in trials)
         means[objective.title, direction] = [
             build_mean_cell(t.values[at], [v[at] for v in t.seeds.values()], _read_interval(t, objective.title))
             if t.values
-            else make_cell(note=t.error)
-            if t.error
-            else None
-            for t in trials
+            else cell
+            for t, cell in zip(trials, empty, strict=True)
         ]
         if any(t.fresh for t in trials):
             fresh = ([v[at] for v in t.fresh.values()] for t in trials)
@@ -91,10 +90,9 @@ def _build_settings_frame(
             ]
     for (heading, direction), cells in means.items():
         columns.append((make_quantity("", heading, heading, direction), cells))
-    intervals = (
-        [_INTERVALS] if any(cell is not None and cell.interval for cells in means.values() for cell in cells) else []
-    )
-    return build_frame(name, title, [t.label for t in trials], columns, [*remarks, *intervals], head="Setting")
+    has_interval = any(cell is not None and cell.interval for cells in means.values() for cell in cells)
+    remarks = [*remarks, *([_INTERVALS] if has_interval else [])]
+    return build_frame(name, title, [t.label for t in trials], columns, remarks, head="Setting")
 
 
 def build_mean_cell(mean: float, seeds: Sequence[float], interval: tuple[float, float] | None = None) -> Cell:

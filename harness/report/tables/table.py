@@ -104,11 +104,12 @@ class Table:
 
     def signatures(self) -> list[str]:
         """Return the signatures of the columns, each followed by others of its cells that the layout allows."""
-        named = [
-            [cell.signature, *([of.signature] if (of := cell.source) is not None and of.system == "model" else [])]
-            for cell in self.iterate_cells() if cell.signature
-        ]  # fmt: skip
-        return list(dict.fromkeys(signature for signatures in named for signature in signatures))
+        named: dict[str, None] = {}
+        for cell in (cell for cell in self.iterate_cells() if cell.signature):
+            named[cell.signature] = None
+            if cell.source is not None and cell.source.system == "model":
+                named[cell.source.signature] = None
+        return list(named)
 
     def describe_data(self, title: str) -> str:
         """Return task, number and length of texts, and seeds, without a task that the title names; empty if unknown."""

@@ -11,24 +11,8 @@ from openended.harness import core, results as measured
 from openended.harness.core import DataError, SpecError, compare_signatures, find_member, parse_yaml
 from openended.harness.report.analysis.paired import compute_equality_p_value, describe_estimates
 from openended.harness.report.analysis.power import compute_resolution
-from openended.harness.report.tables import selection
-from openended.harness.report.tables.frame import (
-    RULE,
-    Cell,
-    Frame,
-    Note,
-    NoteKind,
-    Quantity,
-    choose_column_decimals,
-    fill_column,
-    format_fixed,
-    is_out_of_domain,
-    make_cell,
-    make_notes,
-    make_quantity,
-    mark_best,
-    rank_cells,
-)
+from openended.harness.report.tables import frame as frames, selection
+from openended.harness.report.tables.frame import Cell, Frame, Note, NoteKind, Quantity, make_cell
 from openended.harness.report.tables.selection import TablePart
 from openended.harness.results import Layout, Pair, SystemValue, find_human_value, find_interval, group_by
 
@@ -58,8 +42,8 @@ def rank_systems(part: TablePart, pair: Pair) -> list[Cell]:
     """Return the cells of one value of the systems that may be best, best first, marked as in a table."""
     frame = _ValueFrame(part, Layout(metrics=(".".join(pair),), differing="mark"))
     quantity, contents, _ = frame.build_column(pair, {}, "", [i for i in part.items if i.pair == pair])
-    cells = mark_best(fill_column(quantity, contents, ["model"] * len(contents)), frame.compare)
-    return [] if is_out_of_domain(quantity["signature"]) else [cells[at] for at in rank_cells(cells)]
+    cells = frames.mark_best(frames.fill_column(quantity, contents, ["model"] * len(contents)), frame.compare)
+    return [] if frames.is_out_of_domain(quantity["signature"]) else [cells[at] for at in frames.rank_cells(cells)]
 
 
 class _ValueFrame:
@@ -117,11 +101,11 @@ class _ValueFrame:
             rows.append((axes, items[0].axes, max(i.seeds for i in items)))
         roles = ["human"] * len(humans) + ["model"] * len(self.rows)
         columns = [
-            fill_column(quantity, [*(c[at] for _, c in humans), *contents], roles)
+            frames.fill_column(quantity, [*(c[at] for _, c in humans), *contents], roles)
             for at, (quantity, contents, _) in enumerate(built)
         ]
         if layout.bold == "tests":
-            columns = [mark_best(cells, self.compare) for cells in columns]
+            columns = [frames.mark_best(cells, self.compare) for cells in columns]
         for cell, (axes, typed, seeds) in (both for cells in columns for both in zip(cells, rows, strict=True)):
             cell.axes, cell.typed, cell.seeds = {**cell.axes, **axes}, {**typed, **cell.typed}, seeds
 
@@ -132,24 +116,19 @@ class _ValueFrame:
         estimates, signatures = describe_estimates(results, (item for item in models if item.pair in tested))
         counts = " or ".join(map(str, sorted({i.seeds for i in models if i.seeds > 1})))
         means = [f"Means over {counts} seeds."] if counts else []
-        means += [] if layout.decimals or layout.significant else [RULE]
+        means += [] if layout.decimals or layout.significant else [frames.RULE]
         caveats = list_caveats(models, label, intervals=layout.uncertainty == "interval")
         noted = group_by([*list_run_notes(models, label), *caveats], lambda note: note.kind)
-        remarks = (
-            *describe_coverage(columns), *name_equal_systems(models, label), *self.describe_empty(),
-            *noted.get("remark", ()),
-        )  # fmt: skip
-        warnings = (
-            *noted.get("warning", ()), *warn_of_human_counts(models, part.items), *self.list_unknown_keys(),
-        )  # fmt: skip
-        rules = (
-            *describe_classifier_errors(models, label), *estimates, *describe_resolution(columns, part),
-            *noted.get("rule", ()), *self.describe_ceilings(), *means, *signatures,
-        )  # fmt: skip
+        remarks: list[str | Note] = [*describe_coverage(columns), *name_equal_systems(models, label)]
+        remarks += [*self.describe_empty(), *noted.get("remark", ())]
+        warnings = (*noted.get("warning", ()), *warn_of_human_counts(models, part.items), *self.list_unknown_keys())
+        rules: list[str | Note] = [*describe_classifier_errors(models, label), *estimates]
+        rules += [*describe_resolution(columns, part), *noted.get("rule", ())]
+        rules += [*self.describe_ceilings(), *means, *signatures]
         options = (f"{_TITLES.get(axis, axis)}={value}" for axis, value in part.where.items() if axis != "task")
         title = ", ".join([f"{layout.title}{part.tasks}", *self.name_model(), *options])
         cells = tuple(itertools.chain.from_iterable(columns))
-        return Frame(part.stem, title, cells, make_notes(remarks, warnings, rules), heads={"system": "System"})
+        return Frame(part.stem, title, cells, frames.make_notes(remarks, warnings, rules), heads={"system": "System"})
 
     def name_model(self) -> list[str]:
         """Name the model of all systems where they have one, which no row and no column shows then."""
@@ -244,10 +223,11 @@ class _ValueFrame:
             axes["options"] = options
         elif options:
             title, measure = f"{title} ({options})", f"{measure} ({options})"
-        quantity = make_quantity(
-            *pair, title, "lower" if gap else first.direction, choose_column_decimals([*cells.values(), *humans]),
-            first.signature, gap=gap, aim=first.target,
-        )  # fmt: skip
+        direction, decimals = (
+            "lower" if gap else first.direction,
+            frames.choose_column_decimals([*cells.values(), *humans]),
+        )
+        quantity = frames.make_quantity(*pair, title, direction, decimals, first.signature, gap=gap, aim=first.target)
         typed = {**where, "metric": pair[0] if first.primary else ".".join(pair), "options": options}
         axes = {"metric": measure, **axes}
         return {**quantity, "axes": axes, "typed": typed}, list(cells.values()), signatures
@@ -268,13 +248,12 @@ class _ValueFrame:
             over = find_interval(self.part.results, item)
             interval = (over.low, over.high) if over is not None else None
         varies = interval is None or interval[0] < interval[1]
-        is_compared = human is not None and item.direction == "match_human"
-        return make_cell(
-            abs(item.mean - human.mean) if gap and human is not None else item.mean,
-            item.sd, item.seeds, interval=interval if varies else None,
-            error=item.metric_error, note="" if varies else NO_VARIATION, source=item, human=human,
-            aim=human.mean if human is not None and is_compared else math.nan,
-        )  # fmt: skip
+        value = abs(item.mean - human.mean) if gap and human is not None else item.mean
+        cell = make_cell(value, item.sd, item.seeds, error=item.metric_error, source=item, human=human)
+        cell.aim = human.mean if human is not None and item.direction == "match_human" else math.nan
+        if not varies:
+            return replace(cell, note=NO_VARIATION)
+        return cell if interval is None else replace(cell, low=interval[0], high=interval[1])
 
     def build_human_rows(self, columns: Sequence[tuple[Quantity, set[str]]]) -> list[tuple[str, list[Cell]]]:
         """Return label and cells for each set of human texts; sets with equal values share a row."""
@@ -322,7 +301,7 @@ def build_ceiling_cell(item: SystemValue, column: Quantity) -> Cell:
     """Build the cell of the human–human reference; its value moves to the note if its number of texts differs."""
     n, n_systems = (core.parse_signature(s).get("n", "") for s in (item.signature, column["signature"]))
     if n != n_systems and column["signature"]:
-        value = format_fixed(item.mean, int(column["decimals"]))
+        value = frames.format_fixed(item.mean, int(column["decimals"]))
         missing = f"No human–human reference with as many texts as the systems (n {n_systems})."
         return make_cell(note=f"{missing} {CEILING}: {value} at n {n}.")
     note = f"{CEILING}{f' (n {n})' if n else ''}."
@@ -427,7 +406,7 @@ def describe_resolution(columns: Iterable[Sequence[Cell]], part: TablePart) -> t
     """Return a line with the smallest difference at which the tests separate the best system from its nearest rival."""
     listed, targets = list[str](), False
     for cells in columns:
-        ranked = [source for at in rank_cells(cells) if (source := cells[at].source) is not None]
+        ranked = [source for at in frames.rank_cells(cells) if (source := cells[at].source) is not None]
         if cells[0].rule == "tests" and len(ranked) > 1:
             resolved = compute_resolution(part.results, part.items, ranked[0], ranked[1], len(ranked))
             low, high = getattr(find_member("metric", cells[0].name), "bounds", (-math.inf, math.inf))
@@ -467,7 +446,7 @@ def name_equal_systems(models: Sequence[SystemValue], label: Label) -> tuple[str
 def list_run_notes(models: Sequence[SystemValue], label: Label) -> list[Note]:
     """Return the notes of the runs behind a table, without the warning that its marked headings repeat."""
     fields = {field for item in models for field in item.fields.items()}
-    marked = {(role, model.partition("@")[0]) for role, model in fields if is_out_of_domain(model)}
+    marked = {(role, model.partition("@")[0]) for role, model in fields if frames.is_out_of_domain(model)}
     about: dict[tuple[NoteKind, str], set[str]] = {}
     for item in models:
         for run, _ in item.sources:

@@ -70,10 +70,8 @@ def log_to_trackio(job: TrackedJob, options: TrackerOptions, _folder: Path) -> N
     """Log to Trackio's own folder, which `trackio show` reads: a local SQLite file, no account."""
     import trackio
 
-    trackio.init(
-        project=options.project, name=job.id, group=job.group, config=dict(job.config), resume="allow", embed=False,
-        auto_log_gpu=False, auto_log_cpu=False,
-    )  # fmt: skip
+    quiet: dict[str, Any] = {"resume": "allow", "embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+    trackio.init(project=options.project, name=job.id, group=job.group, config=dict(job.config), **quiet)
     with close_entry(lambda _: trackio.finish()):
         trackio.log(dict(job.values), step=0)
         for name, table in job.tables.items():
@@ -93,11 +91,10 @@ def log_to_wandb(job: TrackedJob, options: TrackerOptions, folder: Path) -> None
     (folder / "wandb").mkdir(parents=True, exist_ok=True)
     number = hashlib.sha256(job.id.encode()).hexdigest()[:16]
     resume = "allow" if mode == "online" else None  # a folder of its own has nothing to resume
-    run = wandb.init(
-        project=options.project, id=number, name=job.name, group=job.group, config=dict(job.config), mode=mode,
-        dir=str(folder / "wandb"), resume=resume,
-        settings=wandb.Settings(silent=True, console="off", disable_git=True, x_disable_stats=True),
-    )  # fmt: skip
+    quiet = wandb.Settings(silent=True, console="off", disable_git=True, x_disable_stats=True)
+    where: dict[str, Any] = {"mode": mode, "dir": str(folder / "wandb"), "resume": resume, "settings": quiet}
+    names = {"project": options.project, "id": number, "name": job.name, "group": job.group}
+    run = wandb.init(**names, config=dict(job.config), **where)
     with close_entry(lambda failed: run.finish(exit_code=int(failed))):
         run.log(dict(job.values))
         for name, table in job.tables.items():

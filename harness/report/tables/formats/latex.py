@@ -49,11 +49,9 @@ SPECIAL = {
 }  # fmt: skip
 # Decoders and options whose names in an article are not those of the command line.
 NAMES = {"dry": "DRY", "llada": "LLaDA", "mdlm": "MDLM", "remdm": "ReMDM", "xtc": "XTC", "top_n_sigma": "Top-nσ"}
-GREEK = {"temperature": "T", "eps": "ε", "tau": "τ", "alpha": "α"}
-OPTIONS = {
-    "num_beams": ", b\u00a0=\u00a0{value}", "no_repeat_ngram_size": " + no {value}-gram repeat",
-    **{name: f", {letter}\u00a0=\u00a0{{value}}" for name, letter in GREEK.items()},
-}  # fmt: skip
+LETTERS = {"temperature": "T", "eps": "ε", "tau": "τ", "alpha": "α", "num_beams": "b"}
+OPTIONS = {name: f", {letter}\u00a0=\u00a0{{value}}" for name, letter in LETTERS.items()}
+OPTIONS["no_repeat_ngram_size"] = " + no {value}-gram repeat"
 DIGIT, THIN, BROAD = 4.25, 2.5, 6.2  # widths of characters in points at 8 points (\\footnotesize)
 
 
@@ -178,11 +176,9 @@ def _list_comments(table: Table) -> list[str]:
     """Return what a paper omits but the numbers need: warnings, notes, rules, runs and signatures."""
     warnings, remarks, rules = map(table.list_notes, ("warning", "remark", "rule"))
     lines = [*(f"Warning: {line}" for line in warnings), *table.legend(), *table.explain_bold()]
+    every = [(row, at, cell) for row in table.rows for at, cell in enumerate(row.cells)]
     for note in filter(None, table.marks()):
-        cells = [
-            f"{row.label}, {column.title}" for row in table.rows
-            for cell, column in zip(row.cells, table.columns, strict=True) if cell.note == note
-        ]  # fmt: skip
+        cells = [f"{row.label}, {table.columns[at].title}" for row, at, cell in every if cell.note == note]
         more = "; …" if len(cells) > MAX_LISTED_CELLS else ""
         lines.append(f"{'; '.join(cells[:MAX_LISTED_CELLS])}{more}: {note}")
     return [*lines, *remarks, *rules, *table.about, *table.signatures()]
@@ -312,11 +308,11 @@ def format_tabular(grid: Grid, columns: range, rows: range) -> list[str]:
     """Format some rows and columns of a grid as a tabular."""
     part = [grid.columns[i] for i in columns]
     depth = max((len(column.over) for column in part), default=0)
-    lines = [
-        rf"\begin{{tabular}}{{@{{}}{grid.label_types}{''.join(column.type for column in part)}@{{}}}}", r"\toprule",
-        *(line for level in range(depth) for line in _format_spans(grid, part, level)),
-        " & ".join([_protect(grid.heads[0]), *grid.heads[1:], *(column.head for column in part)]) + r" \\", r"\midrule",
-    ]  # fmt: skip
+    types = "".join([grid.label_types, *(column.type for column in part)])
+    heads = [_protect(grid.heads[0]), *grid.heads[1:], *(column.head for column in part)]
+    lines = [rf"\begin{{tabular}}{{@{{}}{types}@{{}}}}", r"\toprule"]
+    lines += [line for level in range(depth) for line in _format_spans(grid, part, level)]
+    lines += [" & ".join(heads) + r" \\", r"\midrule"]
     for i in rows:
         lines += [r"\midrule"] if grid.rules[i] and i != rows.start else []
         lines.append(_format_row(grid, i, columns))
@@ -390,8 +386,12 @@ def write_label(text: str) -> str:
 
 def estimate_points(text: str) -> float:
     r"""Estimate the width of a text in points at \footnotesize."""
-    broad = "mw±+=≈↑↓→"
-    return sum(
-        THIN if c in " \u00a0.,:;()[]|'ijl" else 8.0 if unicodedata.east_asian_width(c) in "WF" else
-        BROAD if c.isupper() or c in broad else DIGIT for c in text
-    )  # fmt: skip
+
+    def estimate(c: str) -> float:
+        if c in " \u00a0.,:;()[]|'ijl":
+            return THIN
+        if unicodedata.east_asian_width(c) in "WF":
+            return 8.0
+        return BROAD if c.isupper() or c in "mw±+=≈↑↓→" else DIGIT
+
+    return sum(map(estimate, text))
