@@ -12,8 +12,9 @@ With `references_field`, a line lists several human texts of its prompt; the fir
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
     """Your own prompts and human continuations, or texts to be cut, one JSON object per line; .gz is allowed."""
 
     name = "jsonl"
+    version = 2
     synonyms = ("json", "custom", "own", "local", "file", "my_data")
     source = "your own file"
     size = "any"
@@ -92,6 +94,19 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
         if self.prompt_length is not None:
             yield from self.cut_documents(self._iterate_documents(skipped), tokenizer, skipped)
             return
+        examples = self._iterate_examples(skipped)
+        first = list(islice(examples, SAMPLED))
+        if not first or not all(e.prompt and e.human.removeprefix(e.prompt) != e.human for e in first):
+            yield from chain(first, examples)
+            return
+        _log_once(f"the human texts of {self.path} begin with their prompts, which are cut off")
+        for example in chain(first, examples):
+            human = example.human.removeprefix(example.prompt)
+            if not human.strip():
+                raise DataError(f"{self.path}: example {example.id} has a human text that is its prompt alone")
+            yield replace(example, human=human)
+
+    def _iterate_examples(self, skipped: Counter[str]) -> Iterator[Example]:
         guess: FieldChoice | None = None
         human_field: str | None = None
         needs_some = self.least_references == 0
@@ -114,10 +129,13 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
                 has_prompt = bool(talk) or self.prompt_field in row or self.prompt_field != _PROMPT
                 guess = None if is_named and has_prompt else guess_fields(Path(self.path), self.prompt_field)
                 human_field = self.human_field if is_named or guess is None else guess.field
-                if guess is not None:
-                    prompt_field = "" if has_prompt else "+".join(guess.prompt)
-                    _log_guesses(self.path, human_field="" if is_named else human_field, prompt_field=prompt_field)
+                if not is_named:
+                    what = f"the human text of {self.path} is the field {human_field!r}"
+                    _log_once(f"{what} (guessed; task.human_field=NAME)")
                 guess = None if has_prompt else guess
+                if guess is not None and guess.prompt:
+                    what = f"the prompt of {self.path} is the field {'+'.join(guess.prompt)!r}"
+                    _log_once(f"{what} (guessed; task.prompt_field=NAME)")
             human = _read_human(row, human_field, where, is_guessed=human_field != self.human_field)
             if not human.strip():
                 raise DataError(f"{where}: example {identity} has an empty human side ({human_field!r})")
@@ -171,11 +189,8 @@ def guess_fields(path: Path, prompt_field: str) -> FieldChoice:
 
 
 @lru_cache
-def _log_guesses(path: str, **fields: str) -> None:
-    for name, field in fields.items():
-        if field:
-            what = f"the {name.partition('_')[0].replace('human', 'human text')} of {path} is the field {field!r}"
-            log.info("task       jsonl: %s (guessed; task.%s=NAME)", what, name)
+def _log_once(line: str) -> None:
+    log.info("task       jsonl: %s", line)
 
 
 def _read_human(row: Mapping[str, Any], field: str, where: str, *, is_guessed: bool) -> str:

@@ -20,33 +20,32 @@ Records = Iterator[tuple[str, Cells]]  # (line or record of the file, fields)
 DIFFUSION_FIELDS = ("generated_seqs", "text_samples")
 """Fields of papers on diffusion models, whose values over tokens say that these are not the ids as generated."""
 NAMES: Mapping[Side, tuple[str, ...]] = {
-    "system": (
-        "generation", "generated_text", "gen_text", "completion", "continuation", "output", "response",
-        *DIFFUSION_FIELDS, "gens_article", "article",
+    "system": tuple(
+        "generation generated_text gen_text completion continuation output response generated_seqs text_samples "
+        "gens_article article".split()
     ),
     "human": ("human", "human_text", "reference"),
-}  # fmt: skip
+}
 """Usual names of the field with the texts."""
 IDS_FIELD = "token_ids"
 IDS = ("id", "example_id")
-_IDS = (
-    *IDS, "question_id", "prompt_id", "doc_id", "task_id", "instance_id", "custom_id", "uid", "qid", "idx", "index",
-    "ind30k", "inst_index",
-)  # fmt: skip
+_IDS = [*IDS, *"question_id prompt_id doc_id task_id instance_id custom_id uid qid idx index ind30k inst_index".split()]
 _REQUESTS = ("prompt", "instruction", "question", "query", "input")  # even if short
 # Path of a field with the name of the model that wrote a text.
 _MODEL = re.compile(
-    r"(?:(.*)\.)?(?:(?:response|answer|output|generation)[_ ]?)?(?:model|generator|system|policy|decoder|provider)"
-    r"(?:[._ ]?(?:id|name|or|path))*",
+    r"(?:(.*)\.)?(?:(?:response|answer|output|generation)[_ ]?)?"
+    r"(?:model|generator|system|policy|decoder|provider|engine|llm)(?:[._ ]?(?:id|name|or|path))*",
     re.IGNORECASE,
 )
 # What a field may call the writer of a text; fields that say yes or no, and whether yes is a person.
 _PEOPLE = frozenset(("human", "person", "people", "real"))
-_AUTHORS = {"label", "source", "src", "author", "writer"}  # other fields that may name who wrote a text
+_SIDES = {"label", "source", "src", "class"}  # other fields that may say who wrote a text, or hold its kind
+_AUTHORS = {*_SIDES, "author", "writer"}
+_SETTINGS = re.compile(r"decoding|temperature|checkpoint|top_?[kp]|method|strategy|setting", re.IGNORECASE)
 _WRITERS = _PEOPLE | {"machine", "model", "ai", "llm", "generated", "fake", "bot"}
 _METADATA_FIELDS = {*"meta metadata extra info annotations usage config".split()}  # objects with facts about a record
-_FLAGS = {**dict.fromkeys(("generated", "is_generated", "ai_generated", "is_ai", "is_machine", "is_bot"), False),
-          **dict.fromkeys(("is_human", "human_written", "is_user"), True)}  # fmt: skip
+_FLAGS = dict.fromkeys("ai generated is_generated ai_generated is_ai is_machine is_bot".split(), False)
+_FLAGS |= dict.fromkeys("is_human human_written is_user".split(), True)
 _YES_OR_NO = {"1": True, "true": True, "0": False, "false": False}
 _GPT2_OUTPUT = {"ended", "length", "text"}  # its ids number documents, not prompts
 # What the parts of a name say of a field. Texts are first looked for among outputs, or on the human side among
@@ -66,8 +65,9 @@ _KINDS = {
 }
 _KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split()}
 _ORDER: Mapping[Side, tuple[str, ...]] = {
-    "system": ("output", "text", "human", "passage"), "human": ("human", "text", "output", "passage")
-}  # fmt: skip
+    "system": ("output", "text", "human", "passage"),
+    "human": ("human", "text", "output", "passage"),
+}
 _TURNS = {*"turns conversation conversations dialog dialogue dialogues utterances messages history".split()}
 SAMPLED = 200  # records that are looked at
 _ITEMS, _DEPTH, _MOST_FIELDS = 50, 12, 300  # of a record
@@ -487,7 +487,7 @@ def choose_fields(
             f"{position}: texts of several models ({both}, {reading.model!r}) in one file; give each one a file, or "
             f"read all as one system: {option}{_quote_name(path)}"
         )
-    mixed = "" if reading.model or len(kinds) == 2 else _describe_authors(records)
+    mixed = "" if reading.model or len(kinds) == 2 else _describe_mixed_values(records, reading)
     return replace(reading, others=tuple(v.describe() for v in others[:2] if v.path not in reading.prompt), mixed=mixed)
 
 
@@ -503,11 +503,13 @@ def _find_stop(values: Mapping[str, FieldValues], path: str) -> str | None:
     return max(names)[2] if names else None
 
 
-def _describe_authors(records: Sequence[Cells]) -> str:
-    """Name a field whose few values may be those of several writers."""
-    for name in filter(_is_name, map(str, records[0])):
+def _describe_mixed_values(records: Sequence[Cells], reading: FieldChoice) -> str:
+    """Name a field that may tell people from models, or settings of a model whose texts answer the same prompts."""
+    prompts = [str(find_value(cells, path)) for path in reading.prompt[:1] for cells in records]
+    for name in map(str, records[0]):
         texts = {str(cells.get(name)) for cells in records}
-        if 1 < len(texts) <= min(5, len(records) / 2):
+        may_mix = len(set(prompts)) < len(prompts) and _SETTINGS.search(name) if prompts else name.lower() in _SIDES
+        if may_mix and 1 < len(texts) <= min(5, len(records) / 2):
             return f"{name!r} ({', '.join(sorted(texts))})"
     return ""
 

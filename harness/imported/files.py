@@ -9,10 +9,10 @@ import json
 import logging
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
@@ -34,14 +34,15 @@ _SAVE = "save its texts as one of them"
 _TO_CSV = "python -c \"import pandas; pandas.read_{}('FILE').to_csv('FILE.csv', index=False)\""
 _OTHER_KINDS = {  # suffixes of files that hold no plain records → how these are converted
     ".xls .xlsx .ods": f"save its sheet as CSV, or type {_TO_CSV.format('excel')}",
-    ".dta": _TO_CSV.format("stata"), ".sav": _TO_CSV.format("spss"), ".orc": _TO_CSV.format("orc"),
+    ".dta": _TO_CSV.format("stata"),
+    ".sav": _TO_CSV.format("spss"),
     ".doc .docx .odt .rtf .epub .md .html .htm": "pandoc FILE --to plain --wrap none --output FILE.txt",
     ".pdf": "pdftotext FILE FILE.txt",
     ".db .sqlite .sqlite3": "sqlite3 -header -csv FILE 'SELECT * FROM TABLE' > FILE.csv",
     ".rds .rdata": "Rscript -e \"write.csv(readRDS('FILE'), 'FILE.csv', row.names = FALSE)\"",
     ".xml .sgm .sgml .tmx .srt .vtt .ipynb .yaml .yml .py .js": _SAVE,
-    ".npy .p .pkl .pickle .avro .h5 .pt .pth .bin .gguf": _SAVE,
-}  # fmt: skip
+    ".npy .p .pkl .pickle .orc .avro .h5 .pt .pth .bin .gguf": _SAVE,
+}
 _CONVERSIONS = {suffix: how for suffixes, how in _OTHER_KINDS.items() for suffix in suffixes.split()}
 TEXT, LINE, BLOCK = "text", "line", "block"  # fields of plain text: what it seems to be, its lines, its blocks
 _METADATA = ("dataset_dict.json", "dataset_info.json", "state.json")  # of the library `datasets`
@@ -104,11 +105,10 @@ def list_files(path: Path) -> list[Path]:
         return matches
     if any((path / name).is_file() for name in (*WEIGHTS, "pytorch_model.bin")):
         raise DataError(f"{path}: a folder with a model, expected texts; a model is typed as model= or --scoring")
-    ways: tuple[tuple[Callable[[], Iterable[Path]], tuple[str, ...]], ...] = (
-        (path.iterdir, KINDS), (path.iterdir, (".json",)), (partial(path.rglob, "[!.]*"), KINDS)
-    )  # fmt: skip
-    candidates = ([p for p in walk() if core.strip_packing(p.name).endswith(kinds)] for walk, kinds in ways)
-    paths = sorted(next(filter(None, ([p for p in group if p.name not in _METADATA] for group in candidates)), []))
+    for members, kinds in ((path.iterdir(), KINDS), (path.iterdir(), (".json",)), (path.rglob("[!.]*"), KINDS)):
+        candidates = (p for p in members if p.name not in _METADATA)
+        if paths := sorted(p for p in candidates if core.strip_packing(p.name).endswith(kinds)):
+            break
     if not paths:
         others = ", ".join(sorted({p.suffix for p in path.rglob("*") if p.suffix})[:3])
         documents = sorted(path.rglob("*.json")) if others == ".json" else []  # as of a data set, and not of a model

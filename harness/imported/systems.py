@@ -21,10 +21,8 @@ from openended.harness.storage import Row
 
 NAIVE, PERTURBED = "naive:", "perturbation:"
 # Kind → its default number; None: it takes none.
-KINDS: dict[str, int | None] = {
-    "unigram": 64, "periodic": 64, "mirror": 5000, "phrases": 1000,
-    "shuffled": None, "memorizer": None, "repeated": None, "retrieval": None,
-}  # fmt: skip
+KINDS: dict[str, int | None] = {"unigram": 64, "periodic": 64, "mirror": 5000, "phrases": 1000}
+KINDS |= dict.fromkeys(("shuffled", "memorizer", "repeated", "retrieval"))
 _PHRASE = 5  # tokens
 _BLOCK_TOKENS = 5000  # most frequent tokens from which a periodic block is drawn
 _SENTENCE = re.compile(r"(?<=[.!?])(?=\s)|(?<=[\u3002\uff01\uff1f])")

@@ -151,7 +151,7 @@ class TextSurvey:
         if reading.model is not None:
             parts.append(f"of several models ({reading.model!r})")
         if reading.mixed:
-            parts.append(f"of all values of {reading.mixed}, which may tell people from models")
+            parts.append(f"all values of {reading.mixed} are read together")
         if reading.is_guessed and reading.others:
             parts.append(f"not {' or '.join(reading.others)}; {option}NAME takes another")
         elif reading.is_guessed and self.title is None:
@@ -424,9 +424,9 @@ def _read_sample(value: Any, where: str) -> int | None:  # noqa: ANN401
 
 def _read_stops(row: Mapping[str, Any], reading: FieldChoice, count: int, where: str) -> list[Stop | None]:
     """Return how each text of a record ended, if it says so."""
-    field = reading.stop or ""
-    if not field or field in row or "ended" in row:
-        usual = "stop" if "stop" in row else "finish_reason"
+    usual = "stop" if "stop" in row else "finish_reason"
+    field = reading.stop or usual
+    if field in row or field == usual or "ended" in row:
         return [_read_stop(row, field if field in row else usual, where)] * count
     reasons = [find_value(row, field)]
     while any(isinstance(reason, list) for reason in reasons):

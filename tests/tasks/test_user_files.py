@@ -120,6 +120,8 @@ def test_the_human_field_is_detected_where_the_default_is_missing(tmp_path, fiel
     assert read_file(path, prompt_field="left", human_field="right") == [Example("jsonl/000000", "a", "b")]
     records = [{"data": {"question": f"Why {i}?"}, "gold": [{"text": f"Because of {i}."}]} for i in range(3)]
     assert read_file(write_jsonl(path, records))[1] == Example("jsonl/000001", "Why 1?", "Because of 1.")
+    write_jsonl(path, [{"prompt": f"Once {i}", "human": f"Once {i} it rained."} for i in range(3)])
+    assert [example.human for example in read_file(path)] == [" it rained."] * 3, "the prompt is not human text twice"
     rows = [{"prompt": "p", "mood": "sad as can be", "day": f"It rained on day {i} of it."} for i in range(6)]
     path = str(write_jsonl(tmp_path / "c.jsonl", rows))
     assert read_file(path)[5].human == rows[5]["day"], "a label repeats, which the first line alone does not show"
