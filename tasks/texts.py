@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from openended.harness import imported
+from openended.harness import core, imported
 from openended.harness.core import REQUIRED, DataError, Example, Json, Tokenizer, option, task
 from openended.tasks._files import UserFileTask, is_null_or_text
 from openended.tasks._prompts import CutTask, Document, PromptUnit
@@ -38,7 +38,12 @@ class Texts(CutTask, UserFileTask):
     """Of conversations: whose turns are texts."""
 
     def fingerprint(self) -> str:
-        return imported.digest_files(Path(self.path))
+        files = imported.digest_files(Path(self.path))
+        return core.digest([files, imported.find_fields(Path(self.path), self._selection).identify()])
+
+    @property
+    def _selection(self) -> imported.TextSelection:
+        return imported.TextSelection(self.text_field, self.role if self.role != "assistant" else None, side="human")
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         texts = self._iterate_texts(skipped)
@@ -49,9 +54,7 @@ class Texts(CutTask, UserFileTask):
 
     def _iterate_texts(self, skipped: Counter[str]) -> Iterator[Document]:
         path = Path(self.path)
-        role = self.role if self.role != "assistant" else None
-        selection = imported.TextSelection(self.text_field, role, side="human")
-        summary = imported.ReadSummary()
+        selection, summary = self._selection, imported.ReadSummary()
         survey = imported.survey_texts(path, selection)
         if survey.count and survey.num_empty == survey.count:
             raise DataError(f"{path}: all {survey.count} texts are empty ({survey.describe('task.text_field=')})")

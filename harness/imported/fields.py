@@ -4,6 +4,7 @@ A field is named by a path: `answers.text` goes into objects, and through a list
 one of them.
 """
 
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from openended.harness.core import DataError, SpecError, Stop, lacks_word_spaces, suggest
+from openended.harness.core import DataError, Json, SpecError, Stop, lacks_word_spaces, suggest
 from openended.harness.imported.selection import Side
 from openended.harness.models import find_message, is_conversation
 
@@ -199,6 +200,12 @@ class FieldChoice:
     is_unpaired: bool = False  # its texts answer no prompts
     has_turns: bool = False  # the field holds conversations
     is_partial: bool = False  # some of the first records lack the field or hold null, and so may others
+
+    def identify(self) -> dict[str, Json]:
+        """Return what decides which texts are read, for the keys of what is made of them."""
+        names = {each.name for each in dataclasses.fields(self)} - {"is_guessed", "others", "mixed"}
+        values = {name: getattr(self, name) for name in sorted(names)}
+        return {name: list(value) if name == "prompt" else value for name, value in values.items() if value}
 
     @property
     def has_roles(self) -> bool:

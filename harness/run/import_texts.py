@@ -103,11 +103,10 @@ def _declare_file(request: RunRequest, dataset: Dataset) -> tuple[str, Any, Any,
 
     def build_spec() -> dict[str, Any]:
         spec: dict[str, Any] = {"max_new_tokens": length} | describe_words(dataset.tokenizer, length is not None)
-        usual = imported.TextSelection()
-        chosen = {name: getattr(selection, name) for name in ("field", "role", "thinking")}
-        spec |= {name: value for name, value in chosen.items() if value != getattr(usual, name)}
-        if source is not None and (file_format := imported.recognize_format(path, selection.field)):
-            spec["format"] = file_format
+        spec |= {"role": selection.role, "thinking": selection.thinking}
+        if source is not None:
+            spec["format"] = imported.recognize_format(path, selection.field)
+            spec["reading"] = imported.find_fields(path, selection).identify()
         return spec | ({"count": most, "names": task.name} if unpaired else {})
 
     def digest_source() -> str:

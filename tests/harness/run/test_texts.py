@@ -25,6 +25,7 @@ from openended.harness.run.request import RunRequest, check_start_token
 from openended.harness.run.session import Session
 from openended.harness.run.steps import Executor, Step, digest_model
 from openended.harness.storage import RowFile, RunRecord, find_input, read_record
+from openended.tasks.texts import Texts
 from tests.harness.run.small import Made, make_dataset, make_executor, measured, open_session, settings
 from tests.helpers import cases, check_error, copy_without, generation, tiny_model, write_jsonl
 from tests.lazy import torch
@@ -184,6 +185,17 @@ def test_a_file_is_known_by_its_bytes_and_paired_with_the_prompts(tmp_path):
     assert first.entry.meta["n"] == 3
     assert key(imported(tmp_path, texts_file(tmp_path / "b.jsonl", " one", " two", " three"))) == key(first)
     assert key(imported(tmp_path, texts_file(tmp_path / "a.jsonl", " one", " two", " 3"))) != key(first)
+
+
+def test_what_is_read_of_a_file_is_in_its_key_and_not_how_it_was_chosen(tmp_path):
+    rows = [{"answer": f" one of {i} texts", "rationale": f" another of {i} texts"} for i in range(3)]
+    file = f"generations={write_jsonl(tmp_path / 'a.jsonl', rows)}"
+    fields = ((), ("generations_field=answer",), ("generations_field=rationale",))
+    guessed, named, other = (key(imported(tmp_path, file, *words)) for words in fields)
+    assert guessed == named != other
+    path, names = str(tmp_path / "a.jsonl"), (None, "answer", "rationale")
+    human = [Texts(path=path, text_field=name).fingerprint() for name in names]
+    assert human[0] == human[1] != human[2]
 
 
 def test_loose_texts_are_numbered_by_the_task_and_need_none_of_its_examples(tmp_path):
