@@ -4,17 +4,17 @@ import argparse
 from pathlib import Path
 
 from openended.harness import core
-from openended.harness.core import OUTPUTS, Arguments, DataError, make_main
+from openended.harness.core import OUTPUTS, Arguments, DataError, argument, make_main
 from openended.harness.results import find_run, find_runs
 
 _ARGUMENTS: Arguments = {
-    "runs": {"nargs": "+", "metavar": "RUN", "help": "a run's folder, the end of its name, or the name of runs"},
-    "--reference": {"metavar": "MODEL", "help": "hub id or folder of the reference model; default: the run's own"},
-    "--against": {"metavar": "RUN", "help": "compare the strings with those of another engine; needs no model"},
-    "--no-suspects": {"action": "store_true", "help": "skip the comparison with rounded weights: a third of the time"},
-    "--device": {"default": "cpu", "help": "of the reference model; default: cpu"},
-    "--batch-size": {"type": int, "default": 32, "metavar": "N", "help": "texts of one forward pass; default: 32"},
-    "--report": {"type": Path, "metavar": "DIR", "help": "write the table and the figure of the transform there"},
+    "runs": argument("a run's folder, the end of its name, or the name of runs", "RUN", nargs="+"),
+    "--reference": argument("hub id or folder of the reference model; default: the run's own", "MODEL"),
+    "--against": argument("compare the strings with those of another engine; needs no model", "RUN"),
+    "--no-suspects": argument("skip the comparison with rounded weights: a third of the time", action="store_true"),
+    "--device": argument("of the reference model; default: cpu", default="cpu"),
+    "--batch-size": argument("texts of one forward pass; default: 32", "N", type=int, default=32),
+    "--report": argument("write the table and the figure of the transform there", "DIR", type=Path),
     **OUTPUTS,
 }
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 
-from openended.harness.core import GROUPS, list_names, list_options, make_main
+from openended.harness.core import GROUPS, argument, list_names, list_options, make_main
 
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
@@ -30,7 +30,7 @@ complete -o nospace -o filenames -F _openended openended
 
 SHELLS = ("bash", "zsh")
 _EXAMPLE = "openended completion bash"
-_ARGUMENTS = {"shell": {"choices": SHELLS, "help": f'for this shell: eval "$({_EXAMPLE})"'}}
+_ARGUMENTS = {"shell": argument(f'for this shell: eval "$({_EXAMPLE})"', choices=SHELLS)}
 
 
 def write_script(shell: str) -> str:

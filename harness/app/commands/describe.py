@@ -8,15 +8,15 @@ import sys
 
 from openended.harness import core
 from openended.harness.app.stress_reference import describe_stress_results
-from openended.harness.core import SpecError, make_main
+from openended.harness.core import SpecError, argument, make_main
 
 _KINDS = ("metric", "decoder", "task", "embedder", "hydra/launcher")  # groups whose docstrings are printed as well
 _GROUPS = (*core.GROUPS, "hydra/launcher")
 
 
 _ARGUMENTS: core.Arguments = {
-    "name": {"help": "as in `openended list`; where two groups have it, as decoder/nucleus"},
-    "--yaml": {"action": "store_true", "help": "print the options alone, to copy into a YAML file"},
+    "name": argument("as in `openended list`; where two groups have it, as decoder/nucleus"),
+    "--yaml": argument("print the options alone, to copy into a YAML file", action="store_true"),
 }
 
 

@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 
 from openended.harness import core, run
-from openended.harness.core import OUTPUTS, DataError, HarnessError, make_main
+from openended.harness.core import OUTPUTS, DataError, HarnessError, argument, make_main
 from openended.harness.results import ARCHIVES
 from openended.harness.storage import ENTRY_NAME, GRID, MANIFEST, RECORD
 
@@ -26,7 +26,7 @@ _RESUMES = "unpacked files are kept; the same command resumes"
 _ARGUMENTS = {
     "archive": {"type": Path},
     **OUTPUTS,
-    "--name": {"metavar": "NAME", "help": f"of its folder in outputs/{ARCHIVES}; default: that of the archive"},
+    "--name": argument(f"of its folder in outputs/{ARCHIVES}; default: that of the archive", "NAME"),
 }
 
 

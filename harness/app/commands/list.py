@@ -7,7 +7,7 @@ from typing import Any
 from openended.harness import core
 
 _WORDS = (*core.GROUPS, "papers")
-_ARGUMENTS = {"group": {"nargs": "?", "help": f"one of {', '.join(_WORDS)}; default: all"}}
+_ARGUMENTS = {"group": core.argument(f"one of {', '.join(_WORDS)}; default: all", nargs="?")}
 STATES = {
     "whole": "as published",
     "files": "as published with your files",

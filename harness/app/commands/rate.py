@@ -5,12 +5,12 @@ import dataclasses
 import itertools
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openended.harness import core
-from openended.harness.core import DataError, SpecError
+from openended.harness.core import DataError, SpecError, argument
 
 if TYPE_CHECKING:
     from openended.harness.rating import StudyAnswers
@@ -209,117 +209,95 @@ def _declare_protocol_flags() -> core.Arguments:
             message = f"{text!r} cannot be read as YAML ({core.format_error(err)})"
             raise argparse.ArgumentTypeError(message) from err
 
-    return {
-        f"--{field.name.replace('_', '-')}": {
-            "dest": field.name, "type": parse_yaml, "default": argparse.SUPPRESS, "metavar": "VALUE",
-            "help": field.metadata.get("help") or "of the protocol, as in YAML",
-        }
-        for field in dataclasses.fields(StudyProtocol)
-    }  # fmt: skip
+    arguments = {}
+    for field in dataclasses.fields(StudyProtocol):
+        meaning = field.metadata.get("help") or "of the protocol, as in YAML"
+        flag = argument(meaning, "VALUE", dest=field.name, type=parse_yaml, default=argparse.SUPPRESS)
+        arguments[f"--{field.name.replace('_', '-')}"] = flag
+    return arguments
 
 
 class Command(NamedTuple):
     """A subcommand of `openended rate`; the docstring of its function describes it."""
 
     work: Callable[[argparse.Namespace], None]
-    arguments: core.Arguments
     after: str  # what remains if it is interrupted
     example: str = ""
     epilog: str | None = None
 
 
-_STUDY: core.Arguments = {"study": {"type": Path, "help": "the folder of a study"}}
-_SKIP = {"--leave-out": {"action": "store_true", "help": "skip files that cannot be used, and list them"}}
+_STUDY: core.Arguments = {"study": argument("the folder of a study", type=Path)}
+_SKIP: core.Arguments = {"--leave-out": argument("skip files that cannot be used, and list them", action="store_true")}
+_RUNS = ("--runs", "--run", "--name", "--grid", "--experiment")
+_BY = "name systems by these axes, as model,decoder.p; default: as in tables"
+_ANSWERS = "answers-….json or folders of them; default: those in the study's folder. OPTION=VALUE is set in the runs"
+_JUDGE = "model=openai model.path=my-judge model.base_url=http://localhost:8000"
+_STUDIES = f"folders of studies of the same systems, and options of the judge's run: {_JUDGE}"
+_ARGUMENTS: Mapping[str, core.Arguments] = {
+    "make": {
+        "words": argument("names of experiments or grids, or folders of runs", "RUNS", nargs="*", synonyms=_RUNS),
+        "-o/--out": argument("default: study", "DIR", type=Path, default=Path("study")),
+        **core.OUTPUTS,
+        "--dry": argument("print hours and intervals, and write nothing", action="store_true"),
+        "--protocol": argument("what raters are asked; default: mauve", "NAME", default="mauve"),
+        "--by": argument(_BY, "AXES", type=core.split_names, default=""),
+        "--people": argument("deal all items to N sheets, one each", "N", type=core.positive_int),
+        "--controls": argument("items with known answers, mixed in", "FILE", type=Path),
+        "--exclude": argument("ids of examples to leave out, one per line", "FILE", type=Path),
+        "--seed": argument("of the order of items; default: drawn anew", "N", type=int),
+    },
+    "score": {
+        **_STUDY,
+        "words": argument(f"{_ANSWERS} that HUSE reads, as model.path=FOLDER", "FILES", nargs="*"),
+        **_SKIP,
+        "-o/--out": argument("of the report; default: STUDY/report", "DIR", type=Path),
+    },
+    "collect": {
+        "files": argument("answers-….json, a server's answers.db, or folders of them", "FILES", nargs="+", type=Path),
+        "-o/--out": argument("default: judgments.csv", "FILE", type=Path, default=Path("judgments.csv")),
+        "--key": argument("a study's folder or its key.json; else looked for", "STUDY", type=Path, action="append"),
+        **_SKIP,
+    },
+    "simulate": {
+        **_STUDY,
+        "-o/--out": argument("default: STUDY/simulated", "DIR", type=Path),
+        "--seed": argument("of their answers; default: 0", type=int, default=0),
+    },
+    "judge": {
+        "words": argument(_STUDIES, "STUDY", nargs="+"),
+        "-o/--out": argument("default: judge.csv in the first study", "FILE", type=Path),
+        "--people": argument("judgments of people, to measure the judge's agreement with them", "FILE", type=Path),
+        "--limit": argument("the first N items; default: all", "N", type=core.positive_int),
+    },
+    "frequency": {
+        "ratings": argument("a file of ratings with a column text", "RATINGS", type=Path),
+        "--corpus": argument("sentences, one per line or record", "FILE", type=Path, required=True),
+        "-o/--out": argument("default: frequency.csv", "FILE", type=Path, default=Path("frequency.csv")),
+    },
+    "serve": {
+        **_STUDY,
+        "--raters": argument("links to make; default: as many as the study has sheets", "N", type=core.positive_int),
+        "--host": argument("the address that raters type; default: localhost", default="127.0.0.1"),
+        "--port": argument("default: 8123; 0: a free one", type=int, default=8123),
+    },
+}
+_PROTOCOLS = "Protocols: {names}, or a YAML of your own (docs/human_studies.md)."
+_HUSE = "HUSE reads the model's probabilities: its runs are done again with metric=[huse], from the store."
+_SIMULATED = "A system with less repetition in its texts is preferred."
+_GREEDY = "The judge answers greedily, by any model and engine that generates; see openended --help."
+_HTTPS = "Traffic is not encrypted: on a network of others, put it behind a proxy that speaks HTTPS."
+_REPLACED = "files are replaced as a whole; none is half-written"
+_COLLECTED = "the judgments are collected; the same command resumes"
+_JUDGED = "every reply is in the store; the same command resumes"
 COMMANDS = {
-    "make": Command(
-        make, {
-            "words": {"nargs": "*", "metavar": "RUNS", "help": "names of experiments or grids, or folders of runs",
-                      "synonyms": ("--runs", "--run", "--name", "--grid", "--experiment")},
-            "-o/--out": {"type": Path, "default": Path("study"), "metavar": "DIR", "help": "default: study"},
-            **core.OUTPUTS,
-            "--dry": {"action": "store_true", "help": "print hours and intervals, and write nothing"},
-            "--protocol": {"default": "mauve", "metavar": "NAME", "help": "what raters are asked; default: mauve"},
-            "--by": {"type": core.split_names, "default": "", "metavar": "AXES",
-                     "help": "name systems by these axes, as model,decoder.p; default: as in tables"},
-            "--people": {"type": core.positive_int, "metavar": "N", "help": "deal all items to N sheets, one each"},
-            "--controls": {"type": Path, "metavar": "FILE", "help": "items with known answers, mixed in"},
-            "--exclude": {"type": Path, "metavar": "FILE", "help": "ids of examples to leave out, one per line"},
-            "--seed": {"type": int, "metavar": "N", "help": "of the order of items; default: drawn anew"},
-        },
-        "no key was written, so the sheets that exist cannot be used",
-        epilog="Protocols: {names}, or a YAML of your own (docs/human_studies.md).",
-    ),
-    "score": Command(
-        score, {
-            **_STUDY,
-            "words": {"nargs": "*", "metavar": "FILES",
-                      "help": "answers-….json or folders of them; default: those in the study's folder. OPTION=VALUE "
-                              "is set in the runs that HUSE reads, as model.path=FOLDER"},
-            **_SKIP,
-            "-o/--out": {"type": Path, "metavar": "DIR", "help": "of the report; default: STUDY/report"},
-        },
-        "the judgments are collected; the same command resumes", "openended rate score study answers/*.json",
-        "HUSE reads the model's probabilities: its runs are done again with metric=[huse], from the store.",
-    ),
-    "collect": Command(
-        collect, {
-            "files": {"nargs": "+", "type": Path, "metavar": "FILES",
-                      "help": "answers-….json, a server's answers.db, or folders of them"},
-            "-o/--out": {"type": Path, "default": Path("judgments.csv"), "metavar": "FILE",
-                         "help": "default: judgments.csv"},
-            "--key": {"type": Path, "action": "append", "metavar": "STUDY",
-                      "help": "a study's folder or its key.json; else looked for"},
-            **_SKIP,
-        },
-        "files are replaced as a whole; none is half-written",
-        "openended rate collect study answers/*.json -o judgments.csv",
-    ),
-    "simulate": Command(
-        simulate, {
-            **_STUDY,
-            "-o/--out": {"type": Path, "metavar": "DIR", "help": "default: STUDY/simulated"},
-            "--seed": {"type": int, "default": 0, "help": "of their answers; default: 0"},
-        },
-        "the files written so far are complete", "openended rate simulate study",
-        "A system with less repetition in its texts is preferred.",
-    ),
-    "judge": Command(
-        judge, {
-            "words": {"nargs": "+", "metavar": "STUDY",
-                      "help": "folders of studies of the same systems, and options of the judge's run: model=openai "
-                              "model.path=my-judge model.base_url=http://localhost:8000"},
-            "-o/--out": {"type": Path, "metavar": "FILE", "help": "default: judge.csv in the first study"},
-            "--people": {"type": Path, "metavar": "FILE",
-                         "help": "judgments of people, to measure the judge's agreement with them"},
-            "--limit": {"type": core.positive_int, "metavar": "N", "help": "the first N items; default: all"},
-        },
-        "every reply is in the store; the same command resumes",
-        "openended rate judge study model=openai model.path=my-judge model.base_url=http://localhost:8000",
-        "The judge answers greedily, by any model and engine that generates; see openended --help.",
-    ),
-    "frequency": Command(
-        frequency, {
-            "ratings": {"type": Path, "metavar": "RATINGS", "help": "a file of ratings with a column text"},
-            "--corpus": {"type": Path, "required": True, "metavar": "FILE",
-                         "help": "sentences, one per line or record"},
-            "-o/--out": {"type": Path, "default": Path("frequency.csv"), "metavar": "FILE",
-                         "help": "default: frequency.csv"},
-        },
-        "files are replaced as a whole; none is half-written",
-        "openended rate frequency ratings.csv --corpus sentences.txt",
-    ),
-    "serve": Command(
-        serve, {
-            **_STUDY,
-            "--raters": {"type": core.positive_int, "metavar": "N",
-                         "help": "links to make; default: as many as the study has sheets"},
-            "--host": {"default": "127.0.0.1", "help": "the address that raters type; default: localhost"},
-            "--port": {"type": int, "default": 8123, "help": "default: 8123; 0: a free one"},
-        },
-        "every acknowledged answer is in answers.db", "openended rate serve study",
-        "Traffic is not encrypted: on a network of others, put it behind a proxy that speaks HTTPS.",
-    ),
-}  # fmt: skip
+    "make": Command(make, "no key was written, so the sheets that exist cannot be used", epilog=_PROTOCOLS),
+    "score": Command(score, _COLLECTED, "openended rate score study answers/*.json", _HUSE),
+    "collect": Command(collect, _REPLACED, "openended rate collect study answers/*.json -o judgments.csv"),
+    "simulate": Command(simulate, "the files written so far are complete", "openended rate simulate study", _SIMULATED),
+    "judge": Command(judge, _JUDGED, f"openended rate judge study {_JUDGE}", _GREEDY),
+    "frequency": Command(frequency, _REPLACED, "openended rate frequency ratings.csv --corpus sentences.txt"),
+    "serve": Command(serve, "every acknowledged answer is in answers.db", "openended rate serve study", _HTTPS),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -335,22 +313,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"{words[0]} is a name of runs: openended rate make {words[0]} makes a study of them")
     name = parser.parse_args(words[:1]).command
     command = COMMANDS[name]
-    arguments, epilog = command.arguments, command.epilog
+    arguments, epilog = _ARGUMENTS[name], command.epilog
     if name == "make":
         from openended.harness.rating import list_protocol_names
 
         arguments = {**arguments, **_declare_protocol_flags()}
         epilog = str(epilog).format(names=", ".join(list_protocol_names()))
-    run = core.make_main(
-        f"rate {name}",
-        command.work.__doc__,
-        arguments,
-        command.work,
-        example=command.example,
-        after=command.after,
-        epilog=epilog,
-        takes_run_options=name == "judge",
-    )
+    options: dict[str, Any] = {"example": command.example, "after": command.after, "epilog": epilog}
+    options["takes_run_options"] = name == "judge"
+    run = core.make_main(f"rate {name}", command.work.__doc__, arguments, command.work, **options)
     return run(words[1:])
 
 

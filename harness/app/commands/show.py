@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from openended.harness.core import OUTPUTS, Arguments, DataError, make_main, print_line
+from openended.harness.core import OUTPUTS, Arguments, DataError, argument, make_main, print_line
 from openended.harness.results import find_archive, find_runs
 from openended.harness.storage import MODEL_STAGES, RowFile, find_input, read_record
 
@@ -14,9 +14,9 @@ MAX_VALUES = 4  # values in the line of a run
 
 TEXTS = 2
 _ARGUMENTS: Arguments = {
-    "run": {"help": "a run's folder, the end of its name (the 8 letters after the time), or the name of runs"},
+    "run": argument("a run's folder, the end of its name (the 8 letters after the time), or the name of runs"),
     **OUTPUTS,
-    "--texts": {"type": int, "default": TEXTS, "metavar": "N", "help": f"generated texts to print; default: {TEXTS}"},
+    "--texts": argument(f"generated texts to print; default: {TEXTS}", "N", type=int, default=TEXTS),
 }
 
 

@@ -5,14 +5,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from openended.harness.core import OUTPUTS, DataError, make_main, print_line, suggest
+from openended.harness.core import OUTPUTS, DataError, argument, make_main, print_line, suggest
 from openended.harness.results import GridFolder, read_grids, read_jobs
 from openended.harness.storage import RECORD
 
 LAST = 10  # grids shown by default
 
 
-_ARGUMENTS = {"name": {"nargs": "?", "help": f"of a grid, or its time; default: the last {LAST} grids"}, **OUTPUTS}
+_ARGUMENTS = {"name": argument(f"of a grid, or its time; default: the last {LAST} grids", nargs="?"), **OUTPUTS}
 
 
 def _print_status(args: argparse.Namespace) -> None:

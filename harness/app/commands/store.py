@@ -4,20 +4,17 @@ import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from openended.harness.core import OUTPUTS, Arguments, DataError, StoreError, format_size, make_main, print_line
+from openended.harness.core import OUTPUTS, DataError, StoreError, argument, format_size, make_main, print_line
 from openended.harness.storage import STAGES, RemoteStore, check_store, collect_garbage, find_named_entries
 
-_ARGUMENTS: Arguments = {
-    "action": {
-        "nargs": "?",
-        "choices": ("check", "gc", "push", "pull"),
-        "help": "verify every byte; delete what can go; copy what is missing to a URL, or from it",
-    },
-    "url": {"nargs": "?", "help": "push, pull: a folder or what fsspec reads, such as s3://bucket/store"},
+_ACTIONS = "verify every byte; delete what can go; copy what is missing to a URL, or from it"
+_ARGUMENTS = {
+    "action": argument(_ACTIONS, nargs="?", choices=("check", "gc", "push", "pull")),
+    "url": argument("push, pull: a folder or what fsspec reads, such as s3://bucket/store", nargs="?"),
     **OUTPUTS,
-    "--dry-run": {"action": "store_true", "help": "gc: list what would be deleted, and delete nothing"},
-    "--unnamed": {"action": "store_true", "help": "gc: also delete entries that no run names"},
-    "--days": {"type": float, "help": "gc: keep what is younger; default: 7"},
+    "--dry-run": argument("gc: list what would be deleted, and delete nothing", action="store_true"),
+    "--unnamed": argument("gc: also delete entries that no run names", action="store_true"),
+    "--days": argument("gc: keep what is younger; default: 7", type=float),
 }
 _READERS = {"days": "gc", "unnamed": "gc", "dry_run": "gc"}  # option → the action that reads it
 

@@ -164,6 +164,9 @@ def test_hydra_is_asked_once_where_no_experiment_sets_options_of_a_class(monkeyp
     for metrics in ("[mauve]", "[frechet]"):
         fresh.compose_plain(["experiment=mauve_table3", f"metric={metrics}"])
     assert len(asked) == 3, "this experiment sets options of metrics"
+    words = ["experiment=mauve_table3", "metric=[mauve]", "decoder=greedy"]
+    assert_same_configuration(fresh, words)
+    assert asked[3:] == [words], "the metrics are those of an earlier job, so only the decoder is exchanged"
 
 
 def test_a_section_is_composed_after_its_experiment_and_is_no_option_of_it(composer):
