@@ -105,10 +105,9 @@ def measure_rows(a: F64, b: F64, tokens: I64) -> F64:
         gap = ratio[index, tokens]
     shared = np.isfinite(gap)
     gap = np.where(shared, gap, np.nan)  # a token outside either Q has no difference
-    return np.stack([
-        kl, reverse, np.abs(a - b).sum(1) / 2, a.argmax(1) == b.argmax(1), np.abs(gap), gap,
-        (a * (b == 0)).sum(1), (b * (a == 0)).sum(1), shared,
-    ])  # fmt: skip
+    variation, agreement = np.abs(a - b).sum(1) / 2, a.argmax(1) == b.argmax(1)
+    outside, outside_reverse = (a * (b == 0)).sum(1), (b * (a == 0)).sum(1)
+    return np.stack([kl, reverse, variation, agreement, np.abs(gap), gap, outside, outside_reverse, shared])
 
 
 def estimate_ratio(values: F64, rows: I64) -> tuple[float, float]:

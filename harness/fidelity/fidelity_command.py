@@ -11,14 +11,14 @@ from openended.harness.results import find_run
 _ARGUMENTS: Arguments = {
     "models": {"nargs": 2, "metavar": "MODEL", "help": "hub ids, folders or bundled:NAME, of one vocabulary"},
     "--texts": {"required": True, "metavar": "RUN|FILE", "help": "a run, whose texts are read, or a file of texts"},
-    "--decoder": {"action": "append", "metavar": "NAME[,OPTION=VALUE…]",
-                  "help": "a Q in which the models are compared too, as nucleus,p=0.9; repeatable"},
+    "--decoder": {"action": "append", "metavar": "NAME[,OPTION=VALUE…]", "help": "a Q to compare in too; repeatable"},
     "--num-texts": {"type": core.positive_int, "default": 200, "metavar": "N", "help": "default: the first 200"},
     "--dtype": {"default": "float32,float32", "metavar": "A,B", "help": "default: float32,float32"},
     "--device": {"default": "cpu", "help": "default: cpu"},
     "--report": {"type": Path, "metavar": "DIR", "help": "write the table there"},
     **OUTPUTS,
-}  # fmt: skip
+}
+_EXAMPLE = "openended fidelity bundled:docs-m bundled:docs-s --texts 5b2c81aa --decoder nucleus,p=0.9"
 
 
 def _compare(args: argparse.Namespace) -> None:
@@ -42,7 +42,4 @@ def _compare(args: argparse.Namespace) -> None:
         report.write_table(table, args.report)
 
 
-main = make_main(
-    "fidelity", __doc__, _ARGUMENTS, _compare,
-    example="openended fidelity bundled:docs-m bundled:docs-s --texts 5b2c81aa --decoder nucleus,p=0.9",
-)  # fmt: skip
+main = make_main("fidelity", __doc__, _ARGUMENTS, _compare, example=_EXAMPLE)

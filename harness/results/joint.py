@@ -125,18 +125,13 @@ def _compute_space(results: Results, name: str, signature: str) -> JointSpace:
         for number, (of_system, replicates) in enumerate(estimates):
             values |= {f"{number}/{key}": of_system[key] for key in replicates}
             draws |= core.pack_replicates({f"{number}/{key}": part for key, part in replicates.items()})
-        return core.MetricResult(
-            metric=metric.name, signature=signature_of_space, primary=next(iter(values), ""),
-            values=values, n_human=len(human[1]), n_model=len(next(iter(distinct.values()))), draws=draws,
-        )  # fmt: skip
+        counts = len(human[1]), len(next(iter(distinct.values())))
+        return core.MetricResult(metric.name, signature_of_space, next(iter(values), ""), values, *counts, draws=draws)
 
     recipe = storage.Recipe("measure", storage.STAGES["measure"], spec, inputs)
     result = _load_or_compute(runs[0].store, recipe, compute)
-    return JointSpace(
-        signature=signature_of_space, num_systems=len(distinct), num_human=len(human[1]), num_clusterings=clusterings,
-        values=result[0], arrays=result[1],
-        numbers={source: list(distinct).index(side.system) for source, side in systems.items()},
-    )  # fmt: skip
+    numbers = {source: list(distinct).index(side.system) for source, side in systems.items()}
+    return JointSpace("", signature_of_space, len(distinct), len(human[1]), clusterings, numbers, *result)
 
 
 def _build_metric(runs: list[Run], name: str) -> TwoSample:

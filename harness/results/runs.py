@@ -253,8 +253,6 @@ def describe_reused_artifacts(record: RunRecord) -> tuple[RunNote, ...]:
         parts = [f"{n} {was or 'absent'} (now {record.packages.get(n, 'absent')})" for n, was in packages.items()]
         parts += [f"code {str(commit)[:7]} (now {str(record.git.get('commit'))[:7]})"] if commit else []
         parts += [f"{k} {hardware[k]} (now {record.hardware.get(k)})" for k in _HARDWARE if k in hardware]
-        if "maker" in (each.provenance or {}):
-            parts = ["versions that were not noted"]
         if parts:
             groups.setdefault(", ".join(parts), []).append(each.stage)
     lines = {origin: ", ".join(s for s in storage.STAGES if s in stages) for origin, stages in sorted(groups.items())}

@@ -19,4 +19,4 @@ from .settings import (
     check_name as check_name,
     read_preset as read_preset,
 )
-from .steps import Executor as Executor
+from .steps import Executor as Executor, TextRows as TextRows

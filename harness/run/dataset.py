@@ -59,11 +59,6 @@ class Dataset:
     def prompts(self) -> File:
         return File(self.human, PROMPTS)
 
-    @property
-    def read_by_model(self) -> File:
-        """The prompts, or what the model under test reads in their place."""
-        return File(self.chat, CHAT) if self.chat is not None else self.prompts
-
     def limit_length(self, most: int | None, human: Path | None = None) -> models.LengthLimit:
         """Return the length limit of the texts of systems, in the unit in which the human texts of a folder are cut."""
         by_chars = human is not None and RowFile(human / HUMAN_ROWS).facts.get("unit") == "chars"
@@ -132,7 +127,8 @@ def check_dataset(request: RunRequest, dataset: Dataset, executor: Executor) -> 
                 judged, player = judgments.read_player(reader)
                 judged.check_examples(player, ids)
     if generator is not None:
-        longest = int(executor.read_rows(dataset.read_by_model).prompt_ids.lengths.max(initial=0))
+        read_by_model = File(dataset.chat, CHAT) if dataset.chat is not None else dataset.prompts
+        longest = int(executor.read_rows(read_by_model).prompt_ids.lengths.max(initial=0))
         context = None
         with suppress(DataError):  # a plan without the model, as was noted
             context = generator.model.context_length()

@@ -61,6 +61,11 @@ class RunTexts:
     def path(self) -> Path:
         return self.executor.locate(self.model_rows)
 
+    @property
+    def task_digest(self) -> str:
+        """Digest of the task's data."""
+        return str(self.executor.find(self.settings.task.fingerprint))
+
     @cached_property
     def thinking(self) -> core.Thinking | None:
         """What is scored of the system's texts with reasoning; None if they have none."""

@@ -54,7 +54,7 @@ def run(
 
         notes.insert(0, note := describe_audit(texts.audit, executor))
         not_drawn += [str(note)] if note.kind == "fault" else []
-    task, human = str(executor.find(settings.task.fingerprint)), digest_texts(executor.locate(texts.human_rows))
+    task, human = texts.task_digest, digest_texts(executor.locate(texts.human_rows))
     skipped = executor.get(dataset.examples).meta["skipped"]
     folder = write_record(settings, executor, results, overrides, task=task, texts=human, notes=notes, skipped=skipped)
     write_explanations(folder, session.store.root, results, executor.locate(texts.human_rows), texts.path)

@@ -263,7 +263,7 @@ class TextReader:
 def _are_equal_machines(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Return whether two environments are of equal packages and processors; threads are not known before torch is."""
     threads = {each.get("hardware", {}).get("torch_threads") for each in (then, now)} - {None}
-    differing = storage.compare_environments(then, now).keys() & {"maker", "packages", "hardware"}
+    differing = storage.compare_environments(then, now).keys() & {"packages", "hardware"}
     return not differing and len(threads) <= 1
 
 

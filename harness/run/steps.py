@@ -205,7 +205,8 @@ class Executor:
 
     def locate_inputs(self, inputs: Mapping[str, Input]) -> dict[str, Path]:
         steps = {name: step for name, value in inputs.items() if (step := _get_step(value)) is not None}
-        return {name: _locate(inputs[name], self.get(step)) for name, step in steps.items()}
+        files = {name: value.name for name, value in inputs.items() if isinstance(value, File)}
+        return {name: self.get(step).path / files.get(name, "") for name, step in steps.items()}
 
     def locate(self, source: TextRows) -> Path:
         return self.get(source.step).path / source.file
@@ -331,7 +332,7 @@ class Executor:
         stage, what = step.stage, step.what
         others: dict[str, Any] = {}
         for part in entry.meta.get("parts", ()):
-            others |= {fact: part[fact] for fact in ("git", "packages", "hardware", "maker") if fact in part}
+            others |= {fact: part[fact] for fact in ("git", "packages", "hardware") if fact in part}
             others["parts"] = entry.meta["parts"]
         if not entry.computed:
             device = {"device": entry.meta["device"]} if "device" in entry.meta else {}
@@ -343,10 +344,6 @@ class Executor:
         level = logging.INFO if entry.computed or stage != "measure" else logging.DEBUG
         state = "computed" if entry.computed else "cached"
         log.log(level, "%-10s %-34s %s  %s  %.1f s", stage, what, state, entry.key[:8], seconds)
-
-
-def _locate(source: Input, entry: storage.Entry) -> Path:
-    return entry.path / source.name if isinstance(source, File) else entry.path
 
 
 def count_shared_rows(meta: Mapping[str, Any], num_texts: int, samples: int) -> int:

@@ -14,9 +14,9 @@ from typing import Any
 from openended.harness.core import Json
 
 PACKAGES = (
-    "openended", "torch", "transformers", "tokenizers", "datasets", "pyarrow", "numpy", "scipy", "scikit-learn",
-    "faiss-cpu", "faiss-gpu-cu12", "pandas", "nltk", "matplotlib", "hydra-core", "omegaconf", "safetensors",
-)  # fmt: skip
+    "openended torch transformers tokenizers datasets pyarrow numpy scipy scikit-learn faiss-cpu faiss-gpu-cu12 "
+    "pandas nltk matplotlib hydra-core omegaconf safetensors"
+).split()
 
 
 def read_git_state() -> dict[str, Json]:
@@ -55,9 +55,7 @@ def _read_code_versions() -> tuple[dict[str, Json], dict[str, str]]:
 
 
 def compare_environments(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Json]:
-    """Return the fields of an earlier environment that differ from now; `{"maker": null}` if none was recorded."""
-    if not then:
-        return {"maker": None}
+    """Return the fields of an earlier environment that differ from now."""
     differences: dict[str, Json] = {}
     for name in now:
         was, here = then.get(name, {}), now[name]

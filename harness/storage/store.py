@@ -77,7 +77,7 @@ class Entry:
     meta: Mapping[str, Any]  # facts that later stages and reports show (counts, numbers of skipped records)
     computed: bool = False  # whether it was computed now; False: it was cached
     maker: Mapping[str, Any] = field(default_factory=dict)
-    """Environment that computed it: `git`, `packages`, `hardware`; empty if not recorded."""
+    """Environment that computed it: `git`, `packages`, `hardware`."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
     """The canonical form of its recipe."""
     rows: str | None = None

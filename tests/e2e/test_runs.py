@@ -132,6 +132,11 @@ def test_one_clustering_over_all_systems_of_a_grid(tmp_path, texts):
     assert all(0 < value <= 1 for value in found.values())
     openended("-m", "decoder=ancestral,greedy,nucleus", *words, "outputs_dir=turned", cwd=tmp_path, code=0)
     assert values_of(tmp_path / "turned", "mauve") == found, "whatever the order of the jobs"
+    other = write_jsonl(tmp_path / "other.jsonl", [*map(json.loads, texts.read_text().splitlines())][30:])
+    paths = (f"task.path={texts},{other}", "outputs_dir=both")
+    openended("-m", "decoder=greedy,nucleus,ancestral", *words, *paths, cwd=tmp_path, code=0)
+    both = [r["values"]["mauve"] for of in read_records(tmp_path / "both/runs") for r in of["results"]]
+    assert len(both) == 6 > len(set(both) - set(found.values())) == 3, "another task changes nothing"
     told = list((tmp_path / "outputs").glob("runs/*/*/explain.jsonl"))
     assert len(told) == 3
     for line in map(json.loads, told[0].read_text(encoding="utf-8").splitlines()):

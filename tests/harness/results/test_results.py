@@ -219,7 +219,6 @@ OTHER = {"packages": {"torch": "2.1.0", "faiss-cpu": None}}
         {"generate": {"git": {"commit": "c0ffeec0ffee"}, "hardware": {"processor": "Theirs"}}},
         "generate; computed with code c0ffeec (now 1a2b3c4), processor Theirs (now Ours)",
     ),
-    ({"generate": {"maker": None}}, "generate; computed with versions that were not noted"),
 )
 def test_versions_code_and_processor_of_reused_artifacts_are_told_by_stage(provenance, remark):
     inputs = [RunInput(f"{s}/ab/{r}", r, "", {}, of) for s, of in provenance.items() for r in ("human", "model")]
