@@ -14,7 +14,15 @@ from openended.harness.imported import fields, files, formats
 from openended.harness.imported.fields import FieldChoice, ReadSummary, find_value
 from openended.harness.imported.files import TextRecord, check_text, read_id
 from openended.harness.imported.selection import WHOLE, Side, TextSelection
-from openended.harness.models import REASONING_FIELDS, MarkupSearch, Message, find_message, read_message, read_messages
+from openended.harness.models import (
+    REASONING_FIELDS,
+    MarkupSearch,
+    Message,
+    find_message,
+    is_conversation,
+    read_message,
+    read_messages,
+)  # fmt: skip
 
 T = TypeVar("T")
 OPTIONS: Mapping[Side, str] = {"system": "generations_field=", "human": "task.text_field="}
@@ -353,6 +361,7 @@ def _read_record(
     if not pieces:
         summary.dropped[f"records without a text in {name!r}"] += 1
     are_pairs = len(prompts) == len(pieces) > 1 == len(reading.prompt)  # each text has a prompt
+    are_pairs = are_pairs and not is_conversation(find_value(row, reading.prompt[0]))
     for at, ((text, thought), stop) in enumerate(zip(pieces, stops, strict=True)):
         prompt = prompts[at] if are_pairs else "\n\n".join(prompts) if prompts else None
         is_sample = len(pieces) > 1 and not are_pairs
@@ -423,33 +432,25 @@ def _read_sample(value: Any, where: str) -> int | None:  # noqa: ANN401
 
 
 def _read_stops(row: Mapping[str, Any], reading: FieldChoice, count: int, where: str) -> list[Stop | None]:
-    """Return how each text of a record ended, if it says so."""
-    usual = "stop" if "stop" in row else "finish_reason"
-    field = reading.stop or usual
-    if field in row or field == usual or "ended" in row:
-        return [_read_stop(row, field if field in row else usual, where)] * count
-    reasons = [find_value(row, field)]
-    while any(isinstance(reason, list) for reason in reasons):
-        reasons = [item for reason in reasons for item in (reason if isinstance(reason, list) else [reason])]
-    ends = [fields.ENDS.get(reason.lower()) if isinstance(reason, str) else None for reason in reasons]
-    return ends if len(ends) == count else ends * count if len(ends) == 1 else [None] * count
-
-
-def _read_stop(row: Mapping[str, Any], field: str, where: str) -> Stop | None:
+    """Return how each text of a record ended, if it says so; of our own fields, other values are errors."""
     ended = row.get("ended")
     if isinstance(ended, str):  # of a CSV
         ended = {"true": True, "false": False, "": None}.get(ended.strip().lower(), ended)
     if isinstance(ended, bool):
-        return "eos" if ended else "length"
+        return ["eos" if ended else "length"] * count
     if ended is not None:
         raise DataError(f"{where}: field 'ended': expected true or false, got {ended!r:.40}")
-    value = row.get(field)  # a list are the strings at which a text ends
-    are_ends = value and isinstance(value, list) and all(isinstance(item, str) for item in value)
-    if value in (None, "") or are_ends or isinstance(value, bool):  # of llama.cpp, whose answer it was that ended
-        return None
-    if not isinstance(value, str) or value.lower() not in fields.ENDS:
-        raise DataError(f"{where}: field 'stop': expected eos or length, got {value!r:.40}")
-    return fields.ENDS[value.lower()]
+    field = reading.stop or ("stop" if "stop" in row else "finish_reason")
+    reason = row[field] if field in row else find_value(row, field)
+    is_known = str(reason).lower() in (*fields.ENDS, "")
+    # A list in `stop` has the strings at which a text ends; a flag there, llama.cpp's, says whose answer ended.
+    if field == "stop" and not is_known and not isinstance(reason, list | bool | None):
+        raise DataError(f"{where}: field 'stop': expected eos or length, got {reason!r:.40}")
+    reasons = [reason]
+    while any(isinstance(each, list) for each in reasons):
+        reasons = [item for each in reasons for item in (each if isinstance(each, list) else [each])]
+    ends = [fields.ENDS.get(each.lower()) if isinstance(each, str) else None for each in reasons]
+    return ends if len(ends) == count else ends * count if len(ends) == 1 else [None] * count
 
 
 def _read_token_ids(row: Mapping[str, Any], where: str) -> tuple[int, ...] | None:

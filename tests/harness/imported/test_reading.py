@@ -110,6 +110,7 @@ READ: list[tuple[str, Any, str | None, list[tuple[Any, ...]]]] = [
     ("a.jsonl", [{"generated_text": "x", "details": {"finish_reason": "length"}}], None, [(None, None, None, "x", "length")]),
     ("a.jsonl", [{"text": "x", "meta_info": {"finish_reason": {"type": "stop"}}}], None, [(None, None, None, "x", "eos")]),
     ("a.jsonl", [{"output": "x", "stop_reason": "max_tokens"}], None, [(None, None, None, "x", "length")]),
+    ("a.jsonl", [{"output": "x", "stop_reason": end} for end in ("stop", "eos", "refusal")], None, [(None, None, None, "x", end) for end in ("eos", "eos", None)]),
     ("a.csv", ROWS, None, PLAIN),
     ("a.tsv", ROWS, None, PLAIN),
     ("a.parquet", ROWS, None, PLAIN),
@@ -144,6 +145,12 @@ READ: list[tuple[str, Any, str | None, list[tuple[Any, ...]]]] = [
     ("a.eval", ([sample("a", 2), sample("a"), sample("b"), sample("b", 2)], HEADER), "Inspect log",
      [(i, n, f"say {i}", f"text {i}{n + 1}", "length") for n in (0, 1) for i in "ba"]),
 ]  # fmt: skip
+
+
+def test_a_conversation_is_the_one_prompt_of_all_samples(tmp_path):
+    prompt = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    path = write_jsonl(tmp_path / "a.jsonl", [{"prompt": prompt, "responses": ["a b", "c d"]}])
+    assert read(path) == [(None, 0, "s\n\nu", "a b", None), (None, 1, "s\n\nu", "c d", None)]
 
 
 @pytest.mark.parametrize(("name", "content", "title", "rows"), READ)
@@ -216,7 +223,7 @@ EXPIRED = {**BATCH, "response": None, "error": {"code": "batch_expired", "messag
 FILTERED = batch({"choices": [{"message": {"content": None}, "finish_reason": "content_filter"}]})
 REFUSED: list[tuple[str, Any, str]] = [
     ("a.jsonl", [{"text": "a"}, {"words": "b"}], r"a\.jsonl:2: no field 'text'"),
-    ("a.jsonl", [{"text": "t", "stop": []}], "field 'stop': expected eos or length"),
+    ("a.jsonl", [{"text": "t", "stop": 5}], "field 'stop': expected eos or length"),
     ("a.jsonl", [{"text": "t", "stop": {}}], "field 'stop': expected eos or length"),
     ("a.jsonl", [{"text": "t", "ended": "NaN"}], "field 'ended': expected true or false, got 'NaN'"),
     ("a.jsonl", [{"text": "t", "ended": 1, "length": 2}], "field 'ended': expected true or false"),
