@@ -49,10 +49,8 @@ def _build_settings_frame(names: Sequence[str], first: Results, second: Results)
     axes = order_axes(name for results in (first, second) for run in results.runs for name in run.axes)
     settings = [(axis, format_axis_values(first.runs, axis), format_axis_values(second.runs, axis)) for axis in axes]
     differ = [(axis, values) for axis, *values in settings if values[0] != values[1]]
-    columns = [
-        (make_quantity("settings", name, name), [values[at] or "–" for _, values in differ])
-        for at, name in enumerate(names)
-    ]
+    words = [[values[at] or "–" for _, values in differ] for at in (0, 1)]
+    columns = [(make_quantity("settings", name, name), of) for name, of in zip(names, words, strict=True)]
     remarks = () if differ else ("Both have the same settings.",)
     labels = [axis for axis, _ in differ]
     return build_frame("settings", "What differs in the settings", labels, columns, remarks, head="Setting")

@@ -102,7 +102,8 @@ class Layout(Spec):
     a new name has `like`: the one that it varies. Null in place of the whole: without figures."""
 
     latex_width: float = 345.0
-    """Text width in points; wider LaTeX tables get metrics as rows or are split; article 345, ACL 455, ICML 487."""
+    """Text width in points; wider LaTeX tables get metrics as rows or are split; article 345, ACL 455, ICML 487. Those
+    of more than 345 are scaled down where the text of a document is narrower."""
 
     def check(self) -> None:
         if self.analysis not in (names := core.list_members("analysis")):

@@ -45,14 +45,7 @@ STYLE: dict[str, Any] = {
     "axes.formatter.useoffset": False,
 }  # fmt: skip
 # Fonts of other scripts, used where they are installed.
-FALLBACK_FONTS = (
-    "Noto Sans CJK SC",
-    "Noto Sans SC",
-    "WenQuanYi Zen Hei",
-    "PingFang SC",
-    "Microsoft YaHei",
-    "Noto Emoji",
-)
+FALLBACKS = ("Noto Sans CJK SC", "Noto Sans SC", "WenQuanYi Zen Hei", "PingFang SC", "Microsoft YaHei", "Noto Emoji")
 
 STEPS = 40  # sample points per line segment
 PAD = 2.5  # points of free room around a label: a marker reaches as far
@@ -67,7 +60,7 @@ LEADER = 9  # points from which a thin line leads from the data point to its lab
 def apply_style() -> Iterator[None]:
     """Use the report's style independent of the user's matplotlib settings."""
     installed = set(get_font_names())
-    fallbacks = [name for name in FALLBACK_FONTS if name in installed]
+    fallbacks = [name for name in FALLBACKS if name in installed]
     with mpl.rc_context(), warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", "Glyph .* missing from")
         mpl.rcdefaults()

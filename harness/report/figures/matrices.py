@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, escape_mathtext
+from openended.harness.report.figures.curves import read_arrays
 from openended.harness.report.figures.plot import Panel, Part, Plot, Series, keep_first
 from openended.harness.report.tables.pictures import COLUMN, PAGE
 from openended.harness.report.tables.selection import select_pairs
@@ -48,10 +49,9 @@ def show_similarity(part: Part) -> Plot | None:
     """Show the mean cosine of two systems' texts for the same prompt; the diagonal is between seeds of one system."""
     systems = group_systems(part.values)
     text_sets = [
-        (number, int(arrays["own"][0]), np.asarray(arrays["between"], dtype=np.float64))
+        (number, int(own[0]), between)
         for number, system in enumerate(systems)
-        for arrays in part.results.list_arrays(system.value(SIMILARITY, SIMILARITY))
-        if arrays.keys() >= {"between", "own"}
+        for own, between in read_arrays(part.results, system.value(SIMILARITY, SIMILARITY), "own", "between")
     ]
     visible, note = keep_first(sorted({number for number, _, _ in text_sets}))
     if len(visible) < 2:

@@ -112,11 +112,9 @@ def show_sweeps(part: Part) -> Mapping[str, Plot]:
     """
     items = part.values
     models = [i for i in items if i.system == "model" and math.isfinite(i.mean)]
-    requests = {
-        f"-{make_slug(axis)}": (items, axis)
-        for axis in (models[0].axes if models else ())
-        if is_readable(axis) and has_enough_numbers([i.axes.get(axis, "") for i in models])
-    }
+    axes = [axis for axis in (models[0].axes if models else ()) if is_readable(axis)]
+    swept = [axis for axis in axes if has_enough_numbers([i.axes.get(axis, "") for i in models])]
+    requests = {f"-{make_slug(axis)}": (items, axis) for axis in swept}
     for metric in dict.fromkeys(i.metric for i in models):
         # Facts of the data (`n`) are axes already.
         fields = [i.fields for i in {i.signature: i for i in models if i.metric == metric}.values()]

@@ -130,12 +130,8 @@ def _name_groups(groups: Sequence[dict[str, Any]]) -> None:
     for group in groups:
         entries = options[group["metric"]]
         differing = [f"{n}={v}" for n, v in group.pop("options").items() if sum(n == name for name, _ in entries) > 1]
-        parts = [
-            group["system"],
-            f"seed {group['seed']}" if len(seeds[group["system"]]) > 1 else "",
-            group["metric"] if len(options) > 1 else "",
-            ", ".join(differing),
-        ]
+        seed = f"seed {group['seed']}" if len(seeds[group["system"]]) > 1 else ""
+        parts = [group["system"], seed, group["metric"] if len(options) > 1 else "", ", ".join(differing)]
         group["name"] = " · ".join(filter(None, parts))
 
 

@@ -37,13 +37,9 @@ UNKNOWN = "\ufffd"  # decoded from an incomplete character
 
 def build_parts(page_texts: PageTexts) -> tuple[dict[str, Any], Iterator[tuple[str, Any]]]:
     """Return the table of contents, filled while the parts are read, and name → part, one at a time."""
-    contents: dict[str, Any] = {
-        "part": PART_SIZE,
-        "sides": [{"name": side.name, "n": len(side.prompts)} for side in page_texts.sides],
-        "systems": list(page_texts.systems),
-        "sources": [],
-        "values": {},
-    }
+    sides = [{"name": side.name, "n": len(side.prompts)} for side in page_texts.sides]
+    contents: dict[str, Any] = {"part": PART_SIZE, "sides": sides, "systems": list(page_texts.systems)}
+    contents |= {"sources": [], "values": {}}
 
     def iterate_parts() -> Iterator[tuple[str, Any]]:
         for number, side in enumerate(page_texts.sides):
