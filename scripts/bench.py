@@ -188,10 +188,8 @@ def format_row(work: Benchmark, sides: Mapping[str, Figures]) -> str:
     clocks = _format_time(harness) + (" CPU" if work.clock == "cpu" else ""), _format_time(peer)
     extrapolated = " (extrapolated)" if work.peer_share < 1 and "seconds" in peer else ""
     peaks = [f"{side['peak'] / 2**20:,.0f} MiB" if "peak" in side else "–" for side in (harness, peer)]
-    cells = [
-        work.name, work.against, clocks[0], clocks[1] + extrapolated, ratio, work.target, " / ".join(peaks),
-        "; ".join(results) or "–",
-    ]  # fmt: skip
+    times = clocks[0], clocks[1] + extrapolated
+    cells = [work.name, work.against, *times, ratio, work.target, " / ".join(peaks), "; ".join(results) or "–"]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -228,7 +226,9 @@ def write_section(
 def main() -> int:
     """Run the selected benchmarks; return 1 if the harness failed in one of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="run the area of this name, or the works whose names contain this")
+    parser.add_argument(
+        "--only", default="", help="run the area of this name, or works with this in their line of --list"
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--write", type=Path, help="put the tables into this page")
     parser.add_argument("--list", action="store_true", help="list the works and stop")
@@ -243,12 +243,13 @@ def main() -> int:
     if options.child:
         run_child(*options.child)
         return 0
-    failed = 0
+    failed = selected = 0
     for area in [options.only] if options.only in AREAS else AREAS:
         listed = load_area(area)
-        works = [work for work in listed if options.only == area or options.only in work.name]
+        works = [work for work in listed if options.only in f"{area}: {work.name}"]
         if not works:
             continue
+        selected += len(works)
         if options.list:
             print("\n".join(f"{area}: {work.name}" for work in works))
             continue
@@ -263,6 +264,8 @@ def main() -> int:
                 versions |= side.get("versions", {})
         if options.write:
             write_section(options.write, area, listed, rows, versions)
+    if not selected:
+        parser.error(f"--only {options.only}: no area or work has this in its name; --list prints them")
     if failed:
         print(f"{failed} benchmarks of the harness failed; see the lines above", file=sys.stderr)
     return int(failed > 0)

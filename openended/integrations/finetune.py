@@ -147,10 +147,8 @@ def _train(
         from openended.integrations.trainer import TrainerCallback
 
         options = [f"runtime.device={device}", *spec.evaluate_options]
-        callback = TrainerCallback(
-            trainer, tokenizer=load_transformers_tokenizer(model), every=spec.evaluate_steps, options=options,
-            stop_if=spec.stop_if, name=output.name,
-        )  # fmt: skip
+        tokenizer, rules = load_transformers_tokenizer(model), {"every": spec.evaluate_steps, "stop_if": spec.stop_if}
+        callback = TrainerCallback(trainer, tokenizer=tokenizer, options=options, name=output.name, **rules)
         trainer.add_callback(callback)
     last = get_last_checkpoint(str(folder)) if folder.is_dir() else None
     return float(trainer.train(resume_from_checkpoint=last).training_loss)

@@ -153,12 +153,11 @@ def _make_precision_work(dtype: str) -> Benchmark:
         lm = _load_on_device(build_gpt2, name)
         return lm, _count_equal_texts(lm) | {"depends": float(depends_on_batch(lm))}
 
-    return Benchmark(
-        name=f"{dtype}, greedy, {size.prompts} rows × {size.new} tokens, GPT-2 124 M", prepare=partial(prepare, dtype),
-        harness=lambda data: data[1] | run_harness(size, Greedy(), data[0]), against="float32",
-        prepare_peer=partial(_load_on_device, build_gpt2, "float32"), peer=partial(run_harness, size, Greedy()),
-        say=_describe_precision,
-    )  # fmt: skip
+    name = f"{dtype}, greedy, {size.prompts} rows × {size.new} tokens, GPT-2 124 M"
+    run, load = partial(run_harness, size, Greedy()), partial(_load_on_device, build_gpt2, "float32")
+    peer = {"against": "float32", "prepare_peer": load, "peer": run}
+    harness = {"prepare": partial(prepare, dtype), "harness": lambda data: data[1] | run(data[0])}
+    return Benchmark(name=name, **harness, **peer, say=_describe_precision)
 
 
 AREAS = {

@@ -79,10 +79,8 @@ def make_request(size: Size, decoder: Decoder, lm: Backend = None) -> Generation
     """Return a request for texts of a size."""
     rows = cut_rows(size, lm)
     prompts = [Prompt(f"b/{i:04d}", s, tuple(row)) for i, row in enumerate(rows) for s in range(size.samples)]
-    return GenerationRequest(
-        prompts=prompts, decoder=decoder, seed=0, max_new_tokens=size.new, min_new_tokens=size.least,
-        batch_size=size.slots,
-    )  # fmt: skip
+    limits = {"max_new_tokens": size.new, "min_new_tokens": size.least, "batch_size": size.slots}
+    return GenerationRequest(prompts=prompts, decoder=decoder, seed=0, **limits)
 
 
 def run_harness(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
@@ -111,6 +109,8 @@ def _run_transformers(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts
     options |= {"min_new_tokens": size.least} if size.least else {}
     torch.manual_seed(0)
     rows, end, total = cut_rows(size, lm), lm.eos_ids[0], 0
+    options |= {"max_new_tokens": size.new, "num_return_sequences": size.samples}
+    options |= {"eos_token_id": end, "pad_token_id": end}
     each = max(size.slots // size.samples, 1)
     for start in range(0, len(rows), each):
         part = rows[start : start + each]
@@ -118,10 +118,7 @@ def _run_transformers(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts
         ids = torch.tensor([[end] * (width - len(row)) + row for row in part], device=lm.device)
         mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in part], device=lm.device)
         with use_plain_layers(lm.model):
-            generated = lm.model.generate(
-                ids, attention_mask=mask, max_new_tokens=size.new, eos_token_id=end, pad_token_id=end,
-                num_return_sequences=size.samples, **options,
-            )[:, width:].tolist()  # fmt: skip
+            generated = lm.model.generate(ids, attention_mask=mask, **options)[:, width:].tolist()
         texts = [row[: row.index(end)] if end in row else row for row in generated]
         total += sum(map(len, texts))
         for text in texts:
@@ -142,10 +139,9 @@ def make_generation_work(
             run(small, decoder, lm)
         return lm
 
-    return Benchmark(
-        name=name, prepare=prepare, harness=partial(run_harness, size, decoder), against="transformers generate",
-        peer=partial(_run_transformers, size, decoder), agree=compare_token_counts, target=target,
-    )  # fmt: skip
+    runs = {"harness": partial(run_harness, size, decoder), "peer": partial(_run_transformers, size, decoder)}
+    titles = {"name": name, "against": "transformers generate", "target": target}
+    return Benchmark(prepare=prepare, agree=compare_token_counts, **runs, **titles)
 
 
 # decoding: the bundled model, and teacher forcing
@@ -211,14 +207,12 @@ def _teach_plainly(p: float, data: tuple[torch.Tensor, torch.Tensor]) -> Counts:
 
 
 def _make_teaching_work(
-    name: str, decoders: Sequence[QDecoder], p: float, target: str, against: str = "a full pass a metric",
-    peer_share: float = 1.0,
-) -> Benchmark:  # fmt: skip
-    return Benchmark(
-        name=f"teacher-forced, {name}, V = {VOCAB:,}, T = {LENGTH:,}", prepare=_sample_logits,
-        harness=partial(_teach_with_harness, decoders), peer=partial(_teach_plainly, p), target=target,
-        agree=format_relative_gap, against=against, peer_share=peer_share,
-    )  # fmt: skip
+    name: str, decoders: Sequence[QDecoder], p: float, target: str, **options: str | float
+) -> Benchmark:
+    runs = {"harness": partial(_teach_with_harness, decoders), "peer": partial(_teach_plainly, p)}
+    title = f"teacher-forced, {name}, V = {VOCAB:,}, T = {LENGTH:,}"
+    options = {"against": "a full pass a metric", "agree": format_relative_gap, "target": target, **options}
+    return Benchmark(name=title, prepare=_sample_logits, **runs, **options)
 
 
 TWENTY: list[QDecoder] = [
@@ -238,9 +232,9 @@ DECODING = [
     _make_teaching_work("one untruncated Q", [Ancestral()], 1.0, "5×"),
     _make_teaching_work("one nucleus", [NUCLEUS], 0.95, "15×"),
     _make_teaching_work(
-        "twenty decoders", TWENTY, 0.95, "40×", "a full pass a metric and decoder (one timed)", peer_share=1 / 20
+        "twenty decoders", TWENTY, 0.95, "40×", against="a full pass a metric and decoder (one timed)", peer_share=0.05
     ),
-]  # fmt: skip
+]
 
 
 # servers and workers: other backends

@@ -128,11 +128,10 @@ SIZE = f"{TEXTS:,} texts × {TOKENS} tokens"
 
 def _make_text_work(name: str, harness: Callable[[Ragged], Values], **options: Any) -> Benchmark:  # noqa: ANN401
     """Return a row of `text`; the peer reads lists."""
-    return Benchmark(
-        name=name, clock="cpu", prepare=lambda: _pack_rows(_draw_texts(TEXTS, TOKENS)), harness=harness,
-        prepare_peer=lambda: _draw_texts(TEXTS, TOKENS).tolist(), agree=format_max_gap if "peer" in options else None,
-        **options,
-    )  # fmt: skip
+    texts = partial(_draw_texts, TEXTS, TOKENS)
+    options["agree"] = format_max_gap if "peer" in options else None
+    prepare = {"prepare": lambda: _pack_rows(texts()), "prepare_peer": lambda: texts().tolist()}
+    return Benchmark(name=name, clock="cpu", harness=harness, **prepare, **options)
 
 
 TEXT = [
@@ -232,10 +231,8 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def _make_two_sample_work(kind: str, n: int, dim: int, suffix: str = "", **options: Any) -> Benchmark:  # noqa: ANN401
     n, dim = choose_size(n, 60), choose_size(dim, 8)
-    return Benchmark(
-        name=f"{kind}, {n:,} + {n:,} × {dim:,}{suffix}", prepare=partial(_sample_embeddings, n, dim), clock="cpu",
-        threads=1, **KINDS[kind], **options,
-    )  # fmt: skip
+    name, sample = f"{kind}, {n:,} + {n:,} × {dim:,}{suffix}", partial(_sample_embeddings, n, dim)
+    return Benchmark(name=name, prepare=sample, clock="cpu", threads=1, **KINDS[kind], **options)
 
 
 TWO_SAMPLE = [

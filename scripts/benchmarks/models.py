@@ -134,10 +134,8 @@ def _make_work(
     target: str,
 ) -> Benchmark:  # fmt: skip
     load = partial(_load, precision)
-    return Benchmark(
-        name=f"{TITLE} {precision}: {name}", prepare=load, harness=harness, against=against, peer=peer, target=target,
-        agree=compare_token_counts, **CPU,
-    )  # fmt: skip
+    sides = {"harness": harness, "against": against, "peer": peer, "agree": compare_token_counts}
+    return Benchmark(name=f"{TITLE} {precision}: {name}", prepare=load, **sides, target=target, **CPU)
 
 
 def _describe(decoder: Decoder, size: Size) -> str:
@@ -157,10 +155,9 @@ def _list_works(precision: str, share: str, ratio: str) -> Iterator[Benchmark]:
         title = f"{TITLE} {precision}: {_describe(decoder, size)}"
         yield replace(make_generation_work(title, partial(_load, precision), decoder, size, target), **CPU)
     search = ContrastiveSearch()
-    yield _make_work(
-        _describe(search, SEARCH), precision, partial(run_harness, SEARCH, search), "the search of transformers 4",
-        partial(_search_plainly, SEARCH, search), "1.5×",
-    )  # fmt: skip
+    harness, peer = partial(run_harness, SEARCH, search), partial(_search_plainly, SEARCH, search)
+    name, against = _describe(search, SEARCH), "the search of transformers 4"
+    yield _make_work(name, precision, harness, against, peer, "1.5×")
     scored = f"token losses of {SCORED.prompts} texts of {SCORED.longest} tokens"
     yield _make_work(scored, precision, partial(_score, SCORED), limit, partial(_score_products, SCORED), "0.8×")
 

@@ -17,10 +17,9 @@ SIZES = (choose_size(10_000, 300), choose_size(100_000, 600))
 WORDS, VOCABULARY, DIM = 128, 50_000, 256
 KNOWN = 254  # words with a token of their own in the tiny model
 CHUNK = 10_000
-METRICS = (
-    "zipf", "distinct_n", "entropy", "repetition", "compression_ratio", "self_bleu", "mauve", "frechet",
-    "precision_recall_curve", "vendi", "discriminator_accuracy", "knn_precision_recall", "kid",
-)  # fmt: skip
+TEXT_METRICS = "zipf", "distinct_n", "entropy", "repetition", "compression_ratio", "self_bleu"
+VECTOR_METRICS = "mauve", "frechet", "precision_recall_curve", "vendi", "discriminator_accuracy"
+METRICS = (*TEXT_METRICS, *VECTOR_METRICS, "knn_precision_recall", "kid")
 STAGES = ("import", "tokens", "featurize")
 
 
@@ -71,10 +70,8 @@ def write_tiny_model(where: Path) -> None:
 def build_command(folder: Path, what: str) -> list[str]:
     """Return the words of the command of a stage or metric."""
     model = folder / "tiny-model"
-    base = [
-        "task=texts", f"task.path={folder}/human.jsonl", "num_examples=all", "intervals=0", "runtime.progress=false",
-        "runtime.threads=1",
-    ]  # fmt: skip
+    base = ["task=texts", f"task.path={folder}/human.jsonl", "num_examples=all", "intervals=0"]
+    base += ["runtime.progress=false", "runtime.threads=1"]
     read = [*base, f"generations={folder}/model.jsonl", "max_new_tokens=null"]
     with_vectors = [*read, "scoring=none", f"features.human={folder}/human.npy", f"features.model={folder}/model.npy"]
     with_models = [*read, "scoring=docs-m", f"scorer.path={model}", f"embedder.path={model}"]

@@ -113,10 +113,9 @@ def make_pages() -> dict[str, str]:
     pages["published.md"] = format_published_values()
     for name in ("changelog", "contributing", "security"):
         pages[f"{name}.md"] = rewrite_links((ROOT / f"{name.upper()}.md").read_text(encoding="utf-8"))
-    nav += [
-        "* Project", "    * [Published values](published.md)", "    * [Performance](benchmarks.md)",
-        "    * [Contributing](contributing.md)", "    * [Security](security.md)", "    * [Changes](changelog.md)",
-    ]  # fmt: skip
+    project = {"Published values": "published", "Performance": "benchmarks", "Contributing": "contributing"}
+    project |= {"Security": "security", "Changes": "changelog"}
+    nav += ["* Project", *(f"    * [{title}]({page}.md)" for title, page in project.items())]
     pages["SUMMARY.md"] = "\n".join(nav) + "\n"
     return pages
 

@@ -116,10 +116,8 @@ def audit(engines: tuple[Engine, ...], requested: Engine, texts: int, number: in
     return failed, bool(checks.find_failures(findings, FALSE_ALARM_RATE))
 
 
-HONEST_DECODERS = (
-    "ancestral", "greedy", "top_k,k=1", "top_k,k=50", "min_p,p=0.1", "nucleus,p=0.95", "typical",
-    "ancestral,repetition_penalty=1.1",
-)  # fmt: skip
+_TRUNCATED = "top_k,k=1", "top_k,k=50", "min_p,p=0.1", "nucleus,p=0.95", "typical"
+HONEST_DECODERS = ("ancestral", "greedy", *_TRUNCATED, "ancestral,repetition_penalty=1.1")
 HALF_DECODERS = "nucleus,p=0.95", "top_k,k=50", "min_p,p=0.1"
 Audited = tuple[tuple[Engine, ...], Engine]
 """Engines that each write an equal part of the texts, and the engine that was requested."""

@@ -173,10 +173,8 @@ def name_table(options: dict[str, Any]) -> str:
     return heading + (f", {options['fixed_tokens']} tokens each" if options["fixed_tokens"] else "")
 
 
-COVERAGE = Study(
-    titles=list_metrics, compute=compute_coverages, page="docs/statistics.md", heading=name_table, columns=(0, 3),
-    finish=write_marks,
-)  # fmt: skip
+_PAGE = {"page": "docs/statistics.md", "heading": name_table}
+COVERAGE = Study(titles=list_metrics, compute=compute_coverages, **_PAGE, columns=(0, 3), finish=write_marks)
 
 # HUSE: studies of 100 examples with a human and a model text and 20 ratings per text, from 1 to 6. A text has a quality
 # and a log-probability per token, both normal; those of the model are shifted.

@@ -30,10 +30,8 @@ from openended.metrics.families import Quantized, TwoSample
 from scripts.studies.study import Study
 
 WAYS = ("usual", "printed", "joint")
-VALUES = {
-    "mauve": ("mauve", "js"), "frechet": ("frechet",), "kid": ("kid",),
-    "knn_precision_recall": ("precision", "recall", "density", "coverage"),
-}  # fmt: skip
+VALUES = {"mauve": ("mauve", "js"), "frechet": ("frechet",), "kid": ("kid",)}
+VALUES["knn_precision_recall"] = ("precision", "recall", "density", "coverage")
 NEED = core.Need("embeddings", by="embedder", scope="prompt_and_continuation")
 TEXT_VALUES = ("gen_ppl", "entropy")  # decided from three numbers of each text
 Test = tuple[float, float, float]  # difference, its standard error and its p-value
@@ -230,10 +228,9 @@ def compute_ways(
         deviations = [float(np.std(differences[key, way], ddof=1)) for way in WAYS]
         gaps, errors, p_values = (np.array(column) for column in zip(*tests[key], strict=True))
         ratio = np.sqrt(np.mean(errors**2)) / np.std(gaps, ddof=1)
-        yield [
-            f"{title} {key}" if key != title else key, *means, *(f"{sd:.3g}" for sd in deviations),
-            f"1 / {(deviations[0] / deviations[2]) ** 2:.1f}", f"{np.mean(p_values < 0.05):.1%}", f"{ratio:.2f}",
-        ]  # fmt: skip
+        label = f"{title} {key}" if key != title else key
+        gain, level = f"1 / {(deviations[0] / deviations[2]) ** 2:.1f}", f"{np.mean(p_values < 0.05):.1%}"
+        yield [label, *means, *(f"{sd:.3g}" for sd in deviations), gain, level, f"{ratio:.2f}"]
 
 
 def compute_decisions(
@@ -261,10 +258,8 @@ def compute_decisions(
     yield from rows
 
 
-JOINT = Study(
-    titles=lambda: VALUES, compute=compute_ways, page="docs/resolution.md",
-    heading=lambda options: f"measured on {options['name']}",
-)  # fmt: skip
+_PAGE = {"page": "docs/resolution.md", "heading": lambda options: f"measured on {options['name']}"}
+JOINT = Study(titles=lambda: VALUES, compute=compute_ways, **_PAGE)
 LOOKS = Study(
     titles=lambda: (*VALUES, *TEXT_VALUES), compute=compute_decisions, page="docs/resolution.md", heading="decisions"
 )

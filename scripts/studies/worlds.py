@@ -107,10 +107,8 @@ def _draw_next_token(rng: np.random.Generator, topic: I64, writer: Writer) -> Ne
     gold = rng.integers(0, 60, total)
     best = np.where(rng.random(total) < 0.4, gold, rng.integers(0, 60, total))
     context = Ragged.from_rows(rng.integers(0, 60, (len(topic), 8)), np.int64)
-    return NextToken(
-        np.concatenate([[0], np.cumsum(lengths)]), probability, np.clip(probability**2 + 0.05, 0, 1),
-        np.full(total, 60), best, gold, context, 60,
-    )  # fmt: skip
+    starts, squares = np.concatenate([[0], np.cumsum(lengths)]), np.clip(probability**2 + 0.05, 0, 1)
+    return NextToken(starts, probability, squares, np.full(total, 60), best, gold, context, 60)
 
 
 def _write_texts(rng: np.random.Generator, topic: I64, tokens: Ragged, writer: Writer) -> list[str]:  # noqa: ARG001

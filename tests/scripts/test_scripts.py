@@ -69,6 +69,17 @@ def test_every_area_lists_works_with_names_of_their_own():
         assert all("|" not in name for name in names)
 
 
+def test_works_are_chosen_by_what_the_list_prints(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["bench.py", "--list", "--only", "decoding: beam"])
+    assert bench.main() == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("decoding: beam num_beams=4, ")
+    monkeypatch.setattr(sys, "argv", ["bench.py", "--only", "beamsearch"])
+    with pytest.raises(SystemExit):
+        bench.main()
+    assert "--only beamsearch: no area or work has this in its name; --list prints them" in capsys.readouterr().err
+
+
 def test_differences_of_a_mean_and_of_a_ratio_come_from_numbers_of_each_text():
     rng = np.random.default_rng(0)
     texts = np.stack([rng.integers(20, 60, (2, 400)), rng.normal(3, 0.3, (2, 400)), rng.normal(4, 1, (2, 400))], axis=2)
