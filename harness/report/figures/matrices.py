@@ -49,9 +49,9 @@ def show_similarity(part: Part) -> Plot | None:
     """Show the mean cosine of two systems' texts for the same prompt; the diagonal is between seeds of one system."""
     systems = group_systems(part.values)
     text_sets = [
-        (number, int(own[0]), between)
+        (number, int(position[0]), between)
         for number, system in enumerate(systems)
-        for own, between in read_arrays(part.results, system.value(SIMILARITY, SIMILARITY), "own", "between")
+        for position, between in read_arrays(part.results, system.value(SIMILARITY, SIMILARITY), "own", "between")
     ]
     visible, note = keep_first(sorted({number for number, _, _ in text_sets}))
     if len(visible) < 2:
