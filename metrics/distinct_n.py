@@ -98,7 +98,8 @@ class DistinctN(families.TextMetric):
     """Share of different n-grams of the corpus; falls with corpus size, so compare equal n and length."""
 
     name = "distinct_n"
-    synonyms = ("distinct", "dist_n", "dist_1", "dist_2", "distinct_1", "distinct_2")
+    option_synonyms = {"n": "orders"}
+    synonyms = ("distinct", "dist_n", "dist_1", "dist_2", "dist_3", "dist_4", "distinct_1", "distinct_2", "distinct_3")
     version = 2
     bounds = (0.0, 1.0)
     resampling = "subsample"  # a bootstrap repeats texts, which lowers the value

@@ -56,13 +56,13 @@ def rank_histogram_divergence(
             flat = np.asarray(ranks.values, dtype=np.int64)
         else:
             flat = np.concatenate([np.zeros(0, dtype=np.int64), *(np.atleast_1d(np.asarray(r)) for r in ranks)])
-        histograms.append(_count(flat)[None])
+        histograms.append(_count_ranks_by_bin(flat)[None])
     if not all(counts.any() for counts in histograms):
         raise UndefinedMetric("a side has no ranked token")
     return float(_compute_divergences(histograms[0], histograms[1], divergence, order)[0])
 
 
-def _count(ranks: NDArray[np.int64]) -> F64:
+def _count_ranks_by_bin(ranks: NDArray[np.int64]) -> F64:
     """Return the number of ranks in each bin, shape (bins,)."""
     if (ranks < 1).any():
         raise ValueError(f"ranks: expected 1 for the most probable token and up, got {int(ranks.min())}")
@@ -103,7 +103,7 @@ class RankHistogram(PermutationMetric):
         """Return the bin counts of each text of both sides, human texts first, each side sorted by example id."""
         counts = []
         for side in (features.human, features.model):
-            rows = [_count(np.asarray(row)) for row in side[self.needs()[0]]]
+            rows = [_count_ranks_by_bin(np.asarray(row)) for row in side[self.needs()[0]]]
             counts.append(np.array(rows).reshape(-1, len(BOUNDS))[sort_order(side)])
         if not (counts[0].any() and counts[1].any()):
             raise UndefinedMetric("a side has no ranked token")

@@ -208,6 +208,7 @@ class Repetition(TextMetric):
     """Loops at the end of texts, n-grams repeated inside texts, n-grams shared between texts."""
 
     name = "repetition"
+    option_synonyms = {"n": "orders"}
     synonyms = ("rep", "rep_n", "seq_rep_n", "rep_2", "rep_3", "rep_4", "seq_rep_4")
     bounds = (0.0, 1.0)
     ranges = {"self_repetition": (0.0, np.inf)}  # nats

@@ -148,6 +148,7 @@ class SelfBleu(TextMetric):
     """BLEU of each text against all others of its system, exact over all texts; high where texts are alike."""
 
     name = "self_bleu"
+    option_synonyms = {"n": "orders"}
     synonyms = ("self_bleu_4",)
     version = 2
     bounds = (0.0, 1.0)

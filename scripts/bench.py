@@ -41,10 +41,8 @@ SIMULATED = SIMULATE in os.environ
 MODEL = "OPENENDED_BENCH_MODEL"  # the folder of `--model`
 HEADER = "| work | against | harness | peer | ratio | target | peak memory, harness / peer | results |"
 RULE = "| --- | --- | ---: | ---: | ---: | --- | ---: | --- |"
-PACKAGES = {
-    "numpy": "numpy", "scipy": "scipy", "torch": "torch", "transformers": "transformers", "faiss-cpu": "faiss",
-    "scikit-learn": "sklearn", "nltk": "nltk", "mauve-text": "mauve", "prdc": "prdc", "fast-bleu": "fast_bleu",
-}  # fmt: skip
+PACKAGES = {name: name for name in ("numpy", "scipy", "torch", "transformers", "nltk", "prdc")}
+PACKAGES |= {"faiss-cpu": "faiss", "scikit-learn": "sklearn", "mauve-text": "mauve", "fast-bleu": "fast_bleu"}
 TITLE = """# Performance benchmarks
 
 Written by `python scripts/bench.py --write docs/benchmarks.md`. The harness and a reference implementation (the peer)

@@ -43,12 +43,13 @@ from .errors import (
     require_package as require_package,
     shorten_error as shorten_error,
     suggest as suggest,
-    suggest_arguments as suggest_arguments,
 )
 from .foreign_options import (
     explain_class_option as explain_class_option,
     explain_foreign_command as explain_foreign_command,
     explain_foreign_option as explain_foreign_option,
+    find_option as find_option,
+    suggest_arguments as suggest_arguments,
 )
 from .interfaces import (
     SIMULATED as SIMULATED,
@@ -166,7 +167,6 @@ from .spec import (
 )
 from .synonyms import (
     find_synonym as find_synonym,
-    read_option_synonyms as read_option_synonyms,
     resolve_metric_names as resolve_metric_names,
     resolve_synonym as resolve_synonym,
 )

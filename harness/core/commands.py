@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 from openended.harness.core.choices import GROUPS, list_names, list_options
 from openended.harness.core.errors import find_spelling
-from openended.harness.core.foreign_options import explain_foreign_option, find_foreign_option
 from openended.harness.core.terminal import BAD_INPUT, print_error, run_command
 
 Arguments = Mapping[str, Mapping[str, Any]]
@@ -63,7 +62,7 @@ class CommandParser(argparse.ArgumentParser):
             flag, sign, value = word.partition("=")
             meant = [name for name, also in self.synonyms.items() if flag in also] or list(self._option_string_actions)
             if re.match(r"--\w|-[a-zA-Z]$", flag) and not any(name.startswith(flag) for name in meant):
-                self.check_flag(flag)
+                self.check_flag(flag, value if sign else following)
             if re.match(r"--\w", flag) and not (value if sign else following):
                 self.error(f"argument {flag}: expected one argument")
         return super().parse_known_args(words, namespace)
@@ -90,8 +89,10 @@ class CommandParser(argparse.ArgumentParser):
         print_error(self.prog, f"{message}; see {self.prog} --help")
         raise SystemExit(BAD_INPUT)
 
-    def check_flag(self, flag: str) -> None:
+    def check_flag(self, flag: str, value: str = "") -> None:
         """Exit with 2 if the command has no such flag: say by its meaning, else by its spelling, what to type."""
+        from openended.harness.core.foreign_options import explain_foreign_option, find_foreign_option
+
         if flag in self._option_string_actions:
             return
         name = flag.lstrip("-").replace("-", "_")
@@ -101,8 +102,11 @@ class CommandParser(argparse.ArgumentParser):
         close = difflib.get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.7)
         if re.fullmatch(r"-\w", flag):
             close = sorted((name for name in self._option_string_actions if name.startswith(f"-{flag}")), key=len)
+        files = [a.dest for a in self._actions if not a.option_strings and "FILE" in str(a.metavar)]
         if spelling := find_spelling(flag, self._option_string_actions):
             hint = f"did you mean {spelling}?"
+        elif files and name in GROUPS and Path(value).is_file():  # `score --model theirs.jsonl`
+            hint = self._describe_argument(files[0])
         elif meant := next((name for name, also in self.synonyms.items() if flag in also), foreign):
             hint = self._describe_argument(meant)
         elif answer := explain_foreign_option(name, "", ()):
@@ -113,13 +117,14 @@ class CommandParser(argparse.ArgumentParser):
             of_run = f"{name} is an option of a run, which generates: openended {name}=…"
             hint = f"type {name}=…" if self.takes_run_options else of_run
         else:
-            hint = f"it has {', '.join(sorted({*flags.values()} - {'--help'})) or 'none'}"
+            names = sorted({*flags.values()} - {"--help"})
+            hint = f"it has {', '.join(names) or 'none'}" if len(names) <= 12 else f"it has {len(names)} others"
         self.error(f"no option {flag}; {hint}")
 
     def _describe_argument(self, name: str) -> str:
         """Say what to type for an argument, and what it is."""
         action = next(action for action in self._actions if name in (action.dest, *action.option_strings))
-        words = " ".join(filter(None, [*action.option_strings[-1:], str(action.metavar or "")]))
+        words = " ".join(filter(None, [*action.option_strings[-1:], str(action.metavar or "")])) or action.dest
         meaning = f" ({action.help % vars(action)})" if action.help else ""
         is_flag = bool(action.option_strings)
         return f"did you mean {words}{meaning}?" if is_flag else f"{words} is typed without a flag{meaning}"
@@ -141,9 +146,12 @@ class _StoreOnce(argparse._StoreAction):
 def _explain_value(message: str) -> str:
     """Rewrite argparse's message about a value in the form of this project's messages."""
     if choice := _CHOICE.fullmatch(message):
+        from openended.harness.core.foreign_options import explain_foreign_command
+
         accepted = choice[2].replace("'", "")
         close = difflib.get_close_matches(choice[1].strip("'"), accepted.split(", "), n=1)
-        return f"expected one of {accepted}, got {choice[1]}" + (f"; did you mean {close[0]}?" if close else "")
+        hint = f"did you mean {close[0]}?" if close else explain_foreign_command(choice[1].strip("'"), ())
+        return f"expected one of {accepted}, got {choice[1]}" + (f"; {hint}" if hint else "")
     if unread := message.removeprefix("ignored explicit argument ") if message.startswith("ignored") else "":
         return f"a flag without a value, got {unread}"
     if wrong := _TYPE.fullmatch(message):

@@ -4,17 +4,14 @@ Message form: what was expected, what came, where, what to do.
 """
 
 import difflib
-import functools
 import importlib.util
-import inspect
 import re
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar, cast
 
-F = TypeVar("F", bound=Callable[..., Any])
+_MANY, _FEW = 12, 6  # names: the first are too many for a line, the second are printed of them
 
 
 class HarnessError(Exception):
@@ -72,8 +69,11 @@ def find_repeated(values: Iterable[str]) -> str | None:
     return next((value for value, count in Counter(values).items() if count > 1), None)
 
 
-def suggest(word: str, choices: Iterable[str]) -> str:
-    """Return a hint for an unknown name: `; did you mean …?`, or all names where none is near."""
+def suggest(word: str, choices: Iterable[str], command: str = "") -> str:
+    """Return a hint for an unknown name: `; did you mean …?`, or all names where none is near.
+
+    Of many names, those that are spelt most like it, and the command that lists the rest.
+    """
     names = sorted(name for name in choices if not name.startswith("_"))  # `_target_` is no option of a user
     if ".py" in word:
         return "; code of your own is added by a package with an entry point: docs/tutorials/own_metric.md"
@@ -86,6 +86,10 @@ def suggest(word: str, choices: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     is_typo = bool(nearest) and difflib.SequenceMatcher(None, word.lower(), nearest[0]).ratio() > 0.8
     close = nearest if is_typo else with_word or nearest
+    if not close and len(names) > _MANY:
+        nearest = sorted(difflib.get_close_matches(word.lower(), by_lower, n=_FEW, cutoff=0.0))
+        listed = f"; {command} has all {len(names)}" if command else ""
+        return f"; known: {', '.join(by_lower[name] for name in nearest)}, …{listed}"
     if not close:
         return f"; known: {', '.join(names)}"
     *first, last = [*(repr(by_lower[name]) for name in close[:3]), *["…"] * (len(close) > 3)]
@@ -100,19 +104,6 @@ def find_spelling(word: str, choices: Iterable[str]) -> str | None:
 def fold_spelling(name: str) -> str:
     """Return a name without what spellings of it differ in: case, `-`, `_` and blanks."""
     return re.sub("[-_ ]", "", name.lower())
-
-
-def suggest_arguments(function: F) -> F:
-    """Name the argument that was probably meant if a function is called with an unknown one."""
-    names = inspect.signature(function).parameters
-
-    @functools.wraps(function)
-    def call(*values: Any, **arguments: Any) -> Any:  # noqa: ANN401 - those of the function
-        if unknown := [name for name in arguments if name not in names]:
-            raise TypeError(f"{function.__name__}() has no argument {unknown[0]!r}{suggest(unknown[0], names)}")
-        return function(*values, **arguments)
-
-    return cast("F", call)
 
 
 def shorten_error(err: BaseException) -> str:

@@ -218,7 +218,8 @@ def build(group: str, node: object, where: str | None = None) -> Spec:
     """Build a registered spec from a node with its `name` and options; raise `SpecError` if it is not accepted."""
     label = where or group
     if not isinstance(node, Mapping):
-        raise SpecError(f"{label}: expected an option with its settings, got {node!r:.40}")
+        expected = f"options, as {label}.OPTION=VALUE" if "." in label else f"a choice, as {label}=NAME"
+        raise SpecError(f"{label}: expected {expected}, got {node!r:.40}")
     name = node.get("name")
     if not isinstance(name, str) and group == "metric":
         raise SpecError(f"{label}: has options, but is not chosen; add it to metric=[…], or leave them out")

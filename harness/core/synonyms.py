@@ -1,4 +1,4 @@
-"""What papers and other tools call a class, its class variable `synonyms`, and its options, `option_synonyms`."""
+"""What papers and other tools call a class, its class variable `synonyms`."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
@@ -10,10 +10,6 @@ from openended.harness.core.errors import SpecError, find_spelling, fold_spellin
 
 log = logging.getLogger(__name__)
 _OF_HYDRA = {"bayes": "optuna", "local": "basic"}  # a sweeper and a launcher, which are no members of a group
-_ONE_REFERENCE = "bertscore bartscore bleurt bleu sacrebleu meteor chrf comet rouge rouge1 rouge2 moverscore".split()
-
-_JUDGES = "judge llmjudge llmasajudge gpt4 gpt4judge".split()
-_JUDGED = [*_JUDGES, *"winrate geval alpacaeval mtbench arenahard elo preference humaneval".split()]
 
 
 @lru_cache
@@ -29,11 +25,6 @@ def find_synonym(group: str, word: str, names: Collection[str]) -> str | None:
     return name if name in names else None
 
 
-def read_option_synonyms(cls: type) -> Mapping[str, str]:
-    """Return what papers, servers and other tools call the options of a class → its option."""
-    return {**(vars(cls).get("server_options") or {}), **getattr(cls, "option_synonyms", {})}
-
-
 def resolve_synonym(group: str, word: str) -> str:
     """Return the name of the choice that a word of the field stands for, with a note; the word itself if there is none.
 
@@ -44,17 +35,10 @@ def resolve_synonym(group: str, word: str) -> str:
     names = list_names(group)
     if spelling := word if word in names else find_spelling(word, names):  # `MAUVE`, `Self-BLEU`
         return spelling
-    folded = fold_spelling(word)
-    if group == "metric" and folded in _ONE_REFERENCE:
-        raise SpecError(
-            f"no metric {word!r}: it compares a text with one reference, and an open-ended prompt has many good "
-            "continuations; mauve, frechet and chamfer compare vectors of texts, self_bleu and rouge_l their words"
-        )
-    if group == "metric" and folded in _JUDGED:
-        raise SpecError(
-            f"no metric {word!r}: people and judges rate a study: openended rate make NAME, then openended rate judge "
-            "study model=…; metric=[bradley_terry] judgments=FILE has abilities from their answers"
-        )
+    if group == "metric":
+        from openended.harness.core.foreign_options import refuse_left_out_metric
+
+        refuse_left_out_metric(word)
     if (name := find_synonym(group, word, names)) is None:
         return word
     log.warning("note: %s %s is %s here: %s", group, word, name, describe_choice(group, name))
@@ -69,6 +53,7 @@ def resolve_metric_names(requested: Iterable[str]) -> list[str]:
         if name.endswith(".py"):
             raise SpecError(f"no metric {name!r}: a metric of your own is a plug-in; docs/examples/plugin has one")
         if name not in metrics:
-            raise SpecError(f"no metric {name!r}{suggest(name, {*list_bundled_choices('metric'), *metrics})}")
+            choices = {*list_bundled_choices("metric"), *metrics}
+            raise SpecError(f"no metric {name!r}{suggest(name, choices, 'openended list metric')}")
         registry.load_member("metric", name)
     return sorted(names)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-TEMPERATURES = "a number from 1e-6 (all but `greedy`) to 1e6 (all but uniform)"
+TEMPERATURES = "a number from 1e-6 to 1e6 (for 0, decoder=greedy)"
 """Outside, scaled logits are equal or infinite in float32."""
 Emit = Callable[[list[Generation]], None]  # takes rows as soon as they are finished; each row once
 
@@ -78,10 +78,10 @@ class Decoder(Spec):
 
     @property
     def needs_human_ppl(self) -> bool:
-        """True if `resolve` needs the perplexity of the human side under the model."""
+        """True if `set_human_ppl` needs the perplexity of the human side under the model."""
         return False
 
-    def resolve(self, human_ppl: float) -> Decoder:
+    def set_human_ppl(self, human_ppl: float) -> Decoder:
         """Return the decoder with the values that it takes from the human side filled in."""
         raise SpecError(f"decoder.{self.name} takes nothing from the human side, got perplexity {human_ppl}")
 
@@ -188,6 +188,7 @@ class SamplingDecoder(QDecoder):
     """A decoder that draws from Q."""
 
     stochastic: ClassVar[bool] = True
+    option_synonyms = {"temp": "temperature"}
 
     temperature: float = ranged(1.0, "[1e-6, 1e6]", TEMPERATURES)
     """Logits are divided by it; 1 leaves them."""

@@ -40,7 +40,7 @@ class Adversarial(Decoder):
         """True if the target is measured on the human side."""
         return self.human_ppl is None
 
-    def resolve(self, human_ppl: float) -> "Adversarial":
+    def set_human_ppl(self, human_ppl: float) -> "Adversarial":
         """Return the decoder with the measured target filled in."""
         return dataclasses.replace(self, human_ppl=float(human_ppl))
 

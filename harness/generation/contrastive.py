@@ -31,7 +31,7 @@ class ContrastiveSearch(Decoder):
     """
 
     name = "contrastive_search"
-    synonyms = ("contrastive", "simctg", "penalty_alpha")
+    synonyms = ("simctg", "penalty_alpha")
     option_synonyms = {"penalty_alpha": "alpha", "top_k": "k"}
     table_rank = 30
     stochastic = False

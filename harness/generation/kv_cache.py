@@ -266,11 +266,11 @@ def attend_one_token(
     grouped = query.float().view(n, shared, -1, size)
     scale = size**-0.5 if scale is None else scale
     if has_batch_invariant_products(shared, heads // shared, size, values.shape[3], torch.get_num_threads()):
-        attended = _attend_by_products(grouped, keys, values, mask, scale)
+        attention_output = _attend_by_products(grouped, keys, values, mask, scale)
     else:
         scores = (grouped[:, :, :, None] * keys[:, :, None]).sum(-1)
-        attended = (_weigh(scores, mask, scale)[..., None] * values[:, :, None]).sum(-2)
-    return attended.view(n, heads, 1, -1).to(query.dtype)
+        attention_output = (_weigh(scores, mask, scale)[..., None] * values[:, :, None]).sum(-2)
+    return attention_output.view(n, heads, 1, -1).to(query.dtype)
 
 
 def _attend_by_products(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float) -> Tensor:

@@ -41,7 +41,7 @@ Option = Any  # of an attention
 Module = Any  # a model of transformers, or a layer of one
 NAME = "openended_rows"  # name of our attention and our experts in transformers' registries
 _GROUPED = "grouped_mm"
-_LAYERS = frozenset({"full_attention", "sliding_attention"})
+_ATTENTION_TYPES = frozenset({"full_attention", "sliding_attention"})
 _OWN_LENGTH = frozenset({"dynamic", "longrope"})  # rotary embeddings that change with the longest row of a batch
 _now: ContextVar[tuple[KeyValues, ForwardPass]] = ContextVar("_now")
 
@@ -53,7 +53,7 @@ def takes_ragged_rows(model: Module) -> bool:
     ropes = [rope, *(parameters for parameters in rope.values() if isinstance(parameters, dict))]
     return (
         bool(getattr(model, "_supports_attention_backend", False))
-        and set(getattr(config, "layer_types", None) or ()) <= _LAYERS
+        and set(getattr(config, "layer_types", None) or ()) <= _ATTENTION_TYPES
         and not any(parameters.get("rope_type") in _OWN_LENGTH for parameters in ropes)
         and not getattr(config, "alibi", False)
         and not model.config.is_encoder_decoder

@@ -310,4 +310,4 @@ def _attempt(url: str, part: Path, notes: Path) -> None:
                 advance(len(block) >> 10)
     written = part.stat().st_size
     if total is not None and written != total:
-        raise ConnectionError(f"{written} of {total} bytes came")
+        raise ConnectionError(f"{written} of {total} bytes were received")

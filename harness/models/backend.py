@@ -58,7 +58,7 @@ def prepare_request(
     """Refuse lengths that a model of so many positions cannot hold; return prompts with what precedes them."""
     decoder, prompts = request.decoder, request.prompts
     if decoder.needs_human_ppl:
-        raise SpecError(f"decoder.{decoder.name} needs the human perplexity; call resolve(human_ppl) first")
+        raise SpecError(f"decoder.{decoder.name} needs the human perplexity; call set_human_ppl(human_ppl) first")
     if tokenizer is not None:
         prompts = [replace(p, token_ids=(*tokenizer.find_prefix(p.token_ids), *p.token_ids)) for p in prompts]
     longest = max((len(p.token_ids) for p in prompts), default=0)

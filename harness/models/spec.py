@@ -170,7 +170,7 @@ class ModelSpec(BackendSpec):
     """A causal language model by Hugging Face hub id, by folder, or one that comes with the harness."""
 
     name = "transformers"
-    synonyms = ("hf", "huggingface")
+    synonyms = ("hf", "huggingface", "local")
     option_synonyms = {"torch_dtype": "dtype", "precision": "dtype", "apply_chat_template": "chat_template"}
     loader = "openended.harness.backends.transformers:load_backend"
     runs_in_process = True

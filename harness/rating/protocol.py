@@ -43,7 +43,7 @@ class JudgeWords:
     """Question → its key in the JSON of the reply, where the instruction names one."""
 
 
-def _size(default: Any, least: int, help_line: str) -> Any:  # noqa: ANN401 - a field of any number
+def _declare_count(default: Any, least: int, help_line: str) -> Any:  # noqa: ANN401 - a field of any number
     """Declare a number of at least `least`, which is a flag of `openended rate make`."""
     rule = (lambda value: value is None or value >= least, f"{least} or more{', or null' if default is None else ''}")
     return field(default=default, metadata={"rule": rule, "help": help_line})
@@ -79,21 +79,21 @@ class StudyProtocol(core.Spec):
     """Criterion → its question."""
     answers: tuple[Any, ...] = core.option(core.REQUIRED, lambda a: 2 <= len(a) <= _MOST_KEYS, f"2 to {_MOST_KEYS}")
     """In the order of the keys 1, 2, …; see `AnswerChoice`."""
-    items: int = _size(
+    items: int = _declare_count(
         MISSING, 1, "pairs: prompts for each pair of systems; ratings: prompts, each with the texts of all systems"
     )
-    raters: int = _size(1, 1, "raters of each item")
-    items_a_sheet: int = _size(20, 1, "items that one rater gets")
-    controls_a_sheet: int = _size(2, 0, "how many of --controls go on a sheet")
-    cut_words: int | None = _size(None, 1, "cut texts after so many words")
-    min_words: int = _size(1, 1, "leave out shorter texts: pairs: their pairs; ratings: their prompts")
-    shortest_tokens: int | None = _size(None, 1, "the same by the tokens of the model (MAUVE, appendix E.4)")
-    longest_tokens: int | None = _size(None, 1, "refuse longer texts")
-    seconds_an_item: float = _size(60.0, 0, "seconds a rater needs per item; for the forecast of hours")
-    hourly_pay: float | None = _size(None, 0, "what a rater is paid per hour; for the forecast of costs")
-    item_pay: float | None = _size(None, 0, "what a rater is paid per item, where it is not by the hour")
+    raters: int = _declare_count(1, 1, "raters of each item")
+    items_a_sheet: int = _declare_count(20, 1, "items that one rater gets")
+    controls_a_sheet: int = _declare_count(2, 0, "how many of --controls go on a sheet")
+    cut_words: int | None = _declare_count(None, 1, "cut texts after so many words")
+    min_words: int = _declare_count(1, 1, "leave out shorter texts: pairs: their pairs; ratings: their prompts")
+    shortest_tokens: int | None = _declare_count(None, 1, "the same by the tokens of the model (MAUVE, appendix E.4)")
+    longest_tokens: int | None = _declare_count(None, 1, "refuse longer texts")
+    seconds_an_item: float = _declare_count(60.0, 0, "seconds a rater needs per item; for the forecast of hours")
+    hourly_pay: float | None = _declare_count(None, 0, "what a rater is paid per hour; for the forecast of costs")
+    item_pay: float | None = _declare_count(None, 0, "what a rater is paid per item, where it is not by the hour")
     selection: str = field(default="", metadata={"help": "who may rate, for the datasheet"})
-    min_seconds: float = _size(0.0, 0, "faster answers are left out of the scores of pairs")
+    min_seconds: float = _declare_count(0.0, 0, "faster answers are left out of the scores of pairs")
     exclusions: tuple[str, ...] = ()
     """What the published study left out and no option does: shown before a study is made, and on the datasheet."""
     metrics: Mapping[str, Any] = field(default_factory=dict)

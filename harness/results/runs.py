@@ -116,10 +116,9 @@ def find_run(word: str, outputs: Path) -> Path:
 
 
 def find_runs(word: str, outputs: Path) -> list[Path]:
-    """Return the folders of the runs of a name, or that of one run by its path or the end of its name."""
-    runs = outputs / "runs" / word
-    is_name = word not in ("", ".", "..") and "/" not in word and runs.is_dir()
-    folders = sorted(path.parent for path in runs.glob(f"*/{RECORD}")) if is_name else []
+    """Return the folders of the runs of a name or of its folder, or that of one run by its path or end of its name."""
+    home = Path(word) if "/" in word else outputs / "runs" / word
+    folders = sorted(path.parent for path in home.glob(f"*/{RECORD}")) if word not in ("", ".", "..") else []
     return folders or [find_run(word, outputs)]
 
 

@@ -126,7 +126,7 @@ class FeatureTable:
         if (entry := self.executor.state(steps[0]).entry) is None:
             return generator, steps[0]
         human_ppl = compute_perplexity(storage.load_ragged(entry.path, NLL))
-        self.generator = replace(generator, decoder=generator.decoder.resolve(human_ppl))
+        self.generator = replace(generator, decoder=generator.decoder.set_human_ppl(human_ppl))
         return self.generator, None
 
     def _get_feature(self, source: TextRows, need: core.Need) -> LazyFeature:

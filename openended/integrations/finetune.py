@@ -135,13 +135,13 @@ def _train(
 
     lm.model.requires_grad_(requires_grad=True).train()
     folder = output / "checkpoints"
-    arguments = TrainingArguments(
-        output_dir=str(folder), num_train_epochs=spec.epochs, per_device_train_batch_size=spec.batch_size,
-        gradient_accumulation_steps=spec.accumulation, learning_rate=spec.learning_rate,
-        warmup_steps=spec.warmup_steps, weight_decay=spec.weight_decay, seed=spec.seed, save_steps=spec.save_steps,
-        save_total_limit=1, logging_steps=50, report_to=[], use_cpu=device == "cpu", bf16=spec.dtype == "bfloat16",
-        dataloader_pin_memory=device.startswith("cuda"), disable_tqdm=not sys.stderr.isatty(),
-    )  # fmt: skip
+    steps: dict[str, Any] = {"num_train_epochs": spec.epochs, "per_device_train_batch_size": spec.batch_size}
+    steps |= {"gradient_accumulation_steps": spec.accumulation, "save_steps": spec.save_steps, "save_total_limit": 1}
+    rates = {"learning_rate": spec.learning_rate, "warmup_steps": spec.warmup_steps, "weight_decay": spec.weight_decay}
+    machine = {"use_cpu": device == "cpu", "dataloader_pin_memory": device.startswith("cuda")}
+    machine |= {"bf16": spec.dtype == "bfloat16", "disable_tqdm": not sys.stderr.isatty()}
+    printed: dict[str, Any] = {"logging_steps": 50, "report_to": []}
+    arguments = TrainingArguments(output_dir=str(folder), seed=spec.seed, **steps, **rates, **machine, **printed)
     trainer = Trainer(model=lm.model, args=arguments, train_dataset=Blocks())
     if spec.evaluate_steps is not None:
         from openended.integrations.trainer import TrainerCallback

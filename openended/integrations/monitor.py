@@ -28,8 +28,8 @@ from openended.harness.core import DataError, HarnessError, Json, SpecError, for
 from openended.harness.models import ModelSpec, wrap_model
 
 # Options of an evaluation where none are given.
-OPTIONS = ("decoder=nucleus", "num_examples=200", "max_new_tokens=64", "runtime.progress=false",
-           "metric=[repetition,distinct_n,self_bleu,mauve]")  # fmt: skip
+OPTIONS = "decoder=nucleus num_examples=200 max_new_tokens=64 runtime.progress=false".split()
+OPTIONS += ["metric=[repetition,distinct_n,self_bleu,mauve]"]
 _COMPARISONS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
 _CONDITION = re.compile(r"\s*([\w.@]+)\s*(>=|<=|>|<)\s*(-?\d+(?:\.\d+)?)\s*")
 
@@ -116,8 +116,8 @@ class TrainingMonitor:
         self._seconds += now - started
         rows = [(row, row.values.get(row.primary, math.nan)) for row in record.results]
         ends = {"model": "", "human": "_human"}
-        values = {f"{row.primary}{end}": value for system, end in ends.items() for row, value in rows
-                  if row.system == system and math.isfinite(value)}  # fmt: skip
+        finite = [(row, value) for row, value in rows if math.isfinite(value)]
+        values = {f"{row.primary}{ends[s]}": value for s in ends for row, value in finite if row.system == s}
         texts = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
         share = f", {self._seconds / (now - self._began):.0%} of the time since the first" if step else ""
         stopping = "; the training stops" if stop else ""
@@ -130,10 +130,8 @@ class TrainingMonitor:
             tokenizer.save_pretrained(self._folder)
         weight = model.get_input_embeddings().weight
         dtype = str(weight.dtype).removeprefix("torch.")
-        spec = LiveModel(
-            path=str(self._folder), label=f"step-{step}", dtype=dtype,  # type: ignore[arg-type]
-            weights=_digest_weights(model), step=step, training=self.name,
-        )  # fmt: skip
+        weights: dict[str, Any] = {"dtype": dtype, "weights": _digest_weights(model)}
+        spec = LiveModel(path=str(self._folder), label=f"step-{step}", step=step, training=self.name, **weights)
         # A shallow copy is another key of what is derived from the weights and kept with a model.
         backend = make_backend(wrap_model(copy.copy(model), spec, weight.device))
         settings = replace(self._settings, models=replace(self._settings.models, model=spec))

@@ -43,10 +43,8 @@ def build_llama(**shape: int) -> Model:
 
 
 SIMULATION = ExitStack()  # open until the process ends
-LLAMA_1B = {
-    "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
-    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 1024,
-}  # fmt: skip
+LLAMA_1B = {"vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16}
+LLAMA_1B |= {"num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 1024}
 LARGE = {
     "GPT-2-large": partial(build_gpt2, n_embd=1280, n_layer=36, n_head=20),
     "Llama 1 B": partial(build_llama, **LLAMA_1B),

@@ -323,10 +323,14 @@ def _digest_worker_vectors(backend: Backend) -> str:
 SERVERS = [
     Benchmark(
         name=f"{SERVER_SIZE.prompts} texts of {SERVER_SIZE.new} tokens, {SERVER_SIZE.slots} at once, through a server",
-        prepare=_start_server, harness=partial(run_backend, SERVER_SIZE), against="the server's own time",
-        peer=_sleep_like_server, target="0.91×", agree=compare_token_counts,
+        prepare=_start_server,
+        harness=partial(run_backend, SERVER_SIZE),
+        against="the server's own time",
+        peer=_sleep_like_server,
+        target="0.91×",
+        agree=compare_token_counts,
     )
-]  # fmt: skip
+]
 WORKERS = [
     Benchmark(
         name=f"{name}, two workers of one thread", prepare=partial(_start_workers, 2), harness=run,

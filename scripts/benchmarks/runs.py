@@ -91,10 +91,8 @@ def _write_thousand_runs() -> str:
     for length, model, row, seed in itertools.product((32, 64, 96, 128), models, DECODERS, seeds):
         decoder, title, options = row
         has_files = length == 96 and seed == 0
-        write_run(
-            folder, decoder, seed, model=f"m{model}", options=options, title=title, length=length, arrays=has_files,
-            texts=has_files,
-        )  # fmt: skip
+        axes = {"model": f"m{model}", "options": options, "title": title, "length": length}
+        write_run(folder, decoder, seed, **axes, arrays=has_files, texts=has_files)
     return str(folder)
 
 
@@ -147,10 +145,9 @@ def _build_page() -> str:
         row = result(
             "model", "mauve", {"mauve": k / PAGE_SYSTEMS}, n=PAGE_TEXTS, direction="higher", family="two_sample"
         )
-        write_run(
-            folder, "top_k", 0, options={"k": k}, title=f"top-k k={k}", results=[row], n=PAGE_TEXTS,
-            inputs=[RunInput(human, "human", ""), RunInput(write_texts("generate", f"system{k}"), "model", "")],
-        )  # fmt: skip
+        inputs = [RunInput(human, "human", ""), RunInput(write_texts("generate", f"system{k}"), "model", "")]
+        axes = {"options": {"k": k}, "title": f"top-k k={k}", "n": PAGE_TEXTS}
+        write_run(folder, "top_k", 0, **axes, results=[row], inputs=inputs)
     build_report([folder / "runs"], folder / "report", figures=False)
     return str(folder / "report/report.html")
 
@@ -159,8 +156,8 @@ def _open_page(page: str) -> dict[str, float]:
     """Open a page in Chromium; return seconds until an example is visible and sorted, and the longest pause."""
     from playwright.sync_api import sync_playwright
 
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         tab = browser.new_page()
         started = time.monotonic()
         tab.goto(Path(page).resolve().as_uri())

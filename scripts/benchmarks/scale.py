@@ -8,6 +8,7 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -106,13 +107,12 @@ def prepare(n: int, what: str) -> list[str]:
     return [*build_command(folder, what), f"outputs_dir={out}"]
 
 
+_MEASURED: dict[str, Any] = {"harness": run_command, "clock": "cpu", "threads": 1, "repeats": 1}
+_MEASURED |= {"imports": ("hydra", "pandas", "pyarrow", "scipy.linalg")}
 AREAS = {
     "scale": [
-        Benchmark(
-            name=f"{what}, {n:,} texts × {WORDS} words", prepare=partial(prepare, n, what), harness=run_command,
-            imports=("hydra", "pandas", "pyarrow", "scipy.linalg"), clock="cpu", threads=1, repeats=1,
-        )
+        Benchmark(name=f"{what}, {n:,} texts × {WORDS} words", prepare=partial(prepare, n, what), **_MEASURED)
         for n in SIZES
         for what in (*STAGES, *METRICS)
     ]
-}  # fmt: skip
+}

@@ -17,13 +17,11 @@ EVALUATION = f"Perplexity is over the whole validation split, each passage alone
 def build_model(options: argparse.Namespace, tokenizer: PreTrainedTokenizerFast) -> GPT2LMHeadModel:
     """Build a GPT-2 with random weights."""
     size, end = SIZES[options.model], tokenizer.eos_token_id
-    config = GPT2Config(
-        vocab_size=VOCAB_SIZE, n_positions=POSITIONS, n_embd=size.width, n_layer=size.layers, n_head=size.heads,
-        activation_function="gelu_pytorch_tanh",  # the same as GPT-2's gelu_new, in one kernel instead of eight
-        embd_pdrop=options.dropout, resid_pdrop=options.dropout, attn_pdrop=0.0, bos_token_id=end, eos_token_id=end,
-        pad_token_id=end, tie_word_embeddings=True,
-    )  # fmt: skip
-    return GPT2LMHeadModel(config)
+    shape = {"n_positions": POSITIONS, "n_embd": size.width, "n_layer": size.layers, "n_head": size.heads}
+    dropout = {"embd_pdrop": options.dropout, "resid_pdrop": options.dropout, "attn_pdrop": 0.0}
+    tokens = {"vocab_size": VOCAB_SIZE, "bos_token_id": end, "eos_token_id": end, "pad_token_id": end}
+    activation = "gelu_pytorch_tanh"  # the same as GPT-2's gelu_new, in one kernel instead of eight
+    return GPT2LMHeadModel(GPT2Config(activation_function=activation, **shape, **dropout, **tokens))
 
 
 def describe_model(size: Size, best: Best) -> dict[str, str]:

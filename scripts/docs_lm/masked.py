@@ -36,15 +36,14 @@ def build_model(options: argparse.Namespace, tokenizer: PreTrainedTokenizerFast)
     """Build a ModernBERT with random weights and full attention in every layer."""
     size, end = SIZES[options.model], tokenizer.eos_token_id
     rope = {"rope_type": "default", "rope_theta": 1_000.0}
-    config = ModernBertConfig(
-        vocab_size=len(tokenizer), max_position_embeddings=POSITIONS, hidden_size=size.width,
-        intermediate_size=2 * size.width, num_hidden_layers=size.layers, num_attention_heads=size.heads,
-        layer_types=["full_attention"] * size.layers,
-        rope_parameters={"full_attention": rope, "sliding_attention": dict(rope)}, attention_bias=True,
-        embedding_dropout=options.dropout, mlp_dropout=options.dropout, bos_token_id=end, eos_token_id=end,
-        pad_token_id=end, cls_token_id=end, sep_token_id=end, mask_token_id=tokenizer.mask_token_id,
-        tie_word_embeddings=True,
-    )  # fmt: skip
+    shape = {"hidden_size": size.width, "intermediate_size": 2 * size.width, "num_hidden_layers": size.layers}
+    shape |= {"num_attention_heads": size.heads, "max_position_embeddings": POSITIONS}
+    attention = {"layer_types": ["full_attention"] * size.layers, "attention_bias": True}
+    attention |= {"rope_parameters": {"full_attention": rope, "sliding_attention": dict(rope)}}
+    dropout = {"embedding_dropout": options.dropout, "mlp_dropout": options.dropout}
+    tokens = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id", "cls_token_id", "sep_token_id"), end)
+    tokens |= {"vocab_size": len(tokenizer), "mask_token_id": tokenizer.mask_token_id}
+    config = ModernBertConfig(**shape, **attention, **dropout, **tokens, tie_word_embeddings=True)
     model = ModernBertForMaskedLM(config)
     # The embedding of the padding token would never be updated, and the end token is also the padding token.
     model.model.embeddings.tok_embeddings.padding_idx = None

@@ -171,13 +171,12 @@ class Training:
             "command": f"`{shlex.join(command)}`",
         }
         splits = {name: facts[name] for name in ("train", "valid", "test")}
-        return CARD.read_text(encoding="utf-8").format(
-            pipeline=objective.PIPELINE, model=options.model, family=objective.FAMILY, role=size.role,
-            table="\n".join(f"| {name} | {value} |" for name, value in rows.items()), evaluation=objective.EVALUATION,
-            fingerprint=facts["fingerprint"],
-            versions=", ".join(f"{name} {version}" for name, version in facts["versions"].items()),
-            splits="\n".join(f"| {name} | {of['passages']:,} | {of['words']:,} |" for name, of in splits.items()),
-        )  # fmt: skip
+        parts = {"pipeline": objective.PIPELINE, "family": objective.FAMILY, "evaluation": objective.EVALUATION}
+        parts |= {"model": options.model, "role": size.role, "fingerprint": facts["fingerprint"]}
+        parts["table"] = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
+        parts["versions"] = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+        lines = (f"| {name} | {of['passages']:,} | {of['words']:,} |" for name, of in splits.items())
+        return CARD.read_text(encoding="utf-8").format(**parts, splits="\n".join(lines))
 
 
 def compute_lr(options: argparse.Namespace, step: int, tokens: int) -> float:

@@ -164,7 +164,7 @@ def count_failures(title: str, texts: int = 320, audits: int = 20) -> Iterator[l
 
 FAULTS, HONEST, HALF = (
     Study(titles=lambda engines=engines: engines, compute=count_failures, page="docs/engines.md", heading=heading)
-    for engines, heading in (
-        (FAULTY, "audits: faults"), (HONEST_ENGINES, "audits: honest"), (HALF_ENGINES, "audits: half")
+    for engines, heading in zip(
+        (FAULTY, HONEST_ENGINES, HALF_ENGINES), ("audits: faults", "audits: honest", "audits: half"), strict=True
     )
-)  # fmt: skip
+)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -74,20 +74,19 @@ def build_results(texts: F64, method: Method = "examples", human: F64 | None = N
                 intervals = {"m": asdict(interval)} if interval is not None else {}
                 stored = {"draws/m": replicates.draws, "draws/share/m": np.array([replicates.share])}
                 arrays[f"{STORE}/{artifact}"] = stored | ({"per_example/m": seed} if method == "examples" else {})
-            row = core.MetricResult(
-                **facts, primary="m", values={"m": float(seed.mean())}, n_human=len(ids), n_model=len(ids), status="ok",
-                direction=direction, bounds={"m": (-math.inf, math.inf)}, artifact=artifact, intervals=intervals,
-            )  # fmt: skip
+            numbers: dict[str, Any] = {"values": {"m": float(seed.mean())}, "intervals": intervals, "status": "ok"}
+            numbers |= {"bounds": {"m": (-math.inf, math.inf)}, "n_human": len(ids), "n_model": len(ids)}
+            row = core.MetricResult(**facts, **numbers, primary="m", direction=direction, artifact=artifact)
             runs.append(Run(STORE, "", "", "", axes, {}, STORE, {}, [row], ()))
             sources.append((runs[-1], artifact))
         means = {str(at): float(seed.mean()) for at, seed in enumerate(system)}
         ends = (intervals["m"]["low"], intervals["m"]["high"]) if intervals and len(means) == 1 else None
         sd = float(np.std(list(means.values()), ddof=1)) if len(means) > 1 else math.nan
-        values.append(SystemValue(
-            **facts, key="m", mean=float(np.mean(list(means.values()))), sd=sd, seeds=len(means), direction=direction,
-            title="M", reason="", note="", primary=True, family="text", axes=axes, titles=("", ""), values=means,
-            sources=tuple(sources), interval=ends,
-        ))  # fmt: skip
+        about: dict[str, Any] = {"title": "M", "titles": ("", ""), "reason": "", "note": "", "primary": True}
+        about |= {"family": "text", "direction": direction, "axes": axes, "sources": tuple(sources)}
+        mean, seeds = float(np.mean(list(means.values()))), len(means)
+        numbers = {"mean": mean, "sd": sd, "seeds": seeds, "values": means, "interval": ends}
+        values.append(SystemValue(**facts, **about, **numbers, key="m"))
     results = Results((), tuple(runs), {"task": str, "decoder": str}, 0, _arrays=arrays)
     vars(results)["values"] = values  # where its cached property looks
     return results

@@ -24,7 +24,7 @@ STUDIES = {
     "audit_faults": "audit_power:FAULTS", "audit_honest": "audit_power:HONEST", "audit_half": "audit_power:HALF",
     "coverage": "coverage:COVERAGE", "huse": "coverage:HUSE", "equal_systems": "equal_systems:EQUAL",
     "features": "feature_checks:FEATURES", "joint": "power:JOINT", "looks": "power:LOOKS",
-    "resolution": "equal_systems:RESOLUTION", "samplers": "samplers:SAMPLED",
+    "resolution": "equal_systems:RESOLUTION",
 }  # fmt: skip
 """Name → module of this folder and name of the study in it."""
 
@@ -67,10 +67,8 @@ def main(words: Sequence[str] | None = None) -> int:
         print(__doc__, *(f"{name:<15} {load_study(name).page}" for name in STUDIES), sep="\n")
         return 2
     study = load_study(name)
-    parser = argparse.ArgumentParser(
-        prog=f"python -m scripts.studies {name}", description=inspect.getdoc(study.compute),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    about, form = inspect.getdoc(study.compute), argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(f"python -m scripts.studies {name}", description=about, formatter_class=form)
     for option in [*inspect.signature(study.compute).parameters.values()][1:]:
         kind, nargs = (str, "*") if isinstance(option.default, tuple) else (type(option.default), None)
         parser.add_argument(f"--{option.name.replace('_', '-')}", type=kind, default=option.default, nargs=nargs)

@@ -1,6 +1,7 @@
 """Exact output laws of the samplers of denoisers, on Markov chains whose conditionals are exact.
 
 A distribution over all states, masks included, is pushed through every step by the samplers' own update rules.
+`python -m tests.oracles.sampler_laws` prints the table of `docs/denoisers.md`.
 """
 
 import itertools
@@ -214,3 +215,35 @@ def _propagate_with_confidence(world: MarkovWorld, decoder: denoising.Remdm) -> 
 
 SMALL_WORLD = MarkovWorld(vocab_size=2, length=3)
 """For `conf`: its states hold confidences too, and are too many in the larger world."""
+
+_STEPS = (1, 4, 16, 64)
+SAMPLERS: tuple[denoising.DenoisingDecoder, ...] = (
+    denoising.FirstHitting(),
+    *(denoising.Mdlm(steps=steps) for steps in _STEPS),
+    *(
+        denoising.Remdm(strategy=strategy, eta=0.1, nucleus_p=1.0, steps=steps)
+        for strategy in ("cap", "rescale", "forward_backward", "loop", "conf")
+        for steps in (16, 64)
+    ),
+    *(denoising.Duo(steps=steps) for steps in _STEPS),
+    *(denoising.Duo(mode=mode, steps=steps) for mode in ("pc", "cap", "rescale") for steps in (16, 64)),
+    *(
+        denoising.Llada(temperature=1.0, steps=steps, block_length=6, remasking=remasking)
+        for remasking in ("random", "low_confidence")
+        for steps in (6, 3, 1)
+    ),
+)
+"""Those of the table of the page."""
+
+
+def format_distance(decoder: denoising.DenoisingDecoder) -> str:
+    """Return a sampler's line of the table: size of its world, and the total variation from the world's law."""
+    is_remembering = isinstance(decoder, denoising.Remdm) and decoder.strategy == "conf"
+    world = SMALL_WORLD if is_remembering else MarkovWorld()
+    distance = float((compute_output_law(world, decoder) - world.law().flatten()).abs().sum() / 2)
+    printed = f"{distance:.2e}" if distance > 1e-12 else "0"
+    return f"| {decoder.title} | {world.vocab_size} | {world.length} | {printed} |"
+
+
+if __name__ == "__main__":
+    print(*map(format_distance, SAMPLERS), sep="\n")

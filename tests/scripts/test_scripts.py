@@ -135,7 +135,6 @@ TINY = {
     "joint": "--n 8 --human 16 --worlds 3 --equal 3 --mix 0.5 --only kid frechet",
     "looks": "--n 12 --looks 2 6,12 --worlds 2 --equal 2 --only kid gen_ppl entropy",
     "resolution": "--worlds 1 --only sides",
-    "samplers": "--only first_hitting steps=1",
 }
 LONG = {"audit_half", "joint", "looks", "resolution"}
 SLOW = {"audit_faults", "audit_honest"}
@@ -168,20 +167,19 @@ def test_every_study_runs_at_a_tiny_size(name, request, capsys, tmp_path):
     assert rows
 
 
-def test_a_study_writes_its_rows_and_checks_them(tmp_path, capsys):
+def test_a_study_writes_its_rows_and_checks_them(tmp_path, capsys, monkeypatch):
     page = tmp_path / "page.md"
-    page.write_text(
-        "a\n<!-- samplers -->\n| sampler | V |\n| --- | --- |\n| duo steps=1 | old |\n<!-- /samplers -->\nb\n"
-    )
-    words = ["samplers", "--only", "first_hitting", "duo steps=1", "--check"]
-    assert study.main([*words[:4], "--write", str(page)]) == 0
+    page.write_text("a\n<!-- measured -->\n| systems | HUSE |\n| --- | --- |\n| equal | old |\n<!-- /measured -->\nb\n")
+    words = ["huse", "--worlds", "2", "--only", "equal", "far apart"]
+    assert study.main([*words, "--write", str(page)]) == 0
     lines = page.read_text(encoding="utf-8").splitlines()
-    assert "| first_hitting | 4 | 6 | 0 |" in lines
-    assert len([line for line in lines if line.startswith("| duo steps=1 ")]) == 1
-    assert (lines[0], lines[-1]) == ("a", "b")
-    assert study.main(words) == 0
-    assert study.main(["huse", "--worlds", "2", "--only", "equal", "--check"]) == 1
+    assert [line.split(" | ")[0] for line in lines[4:6]] == ["| equal", "| far apart"]
+    assert {*lines[4:6]} <= {*capsys.readouterr().out.splitlines()}
+    assert (lines[0], lines[-1], len(lines)) == ("a", "b", 8)
+    assert study.main([*words, "--check"]) == 1
     assert "not on docs/metrics/huse.md" in capsys.readouterr().out
+    monkeypatch.setitem(study.load_study("huse").__dict__, "page", str(page))
+    assert study.main([*words, "--check"]) == 0
 
 
 # Objective, batches and initial weights of the bundled models, at tiny size

@@ -31,11 +31,12 @@ Examples:
   openended check main step-1000 step-2000 --margin mauve=0.02,gen_ppl=1
 """
 _MARGIN = f"the largest worsening that is accepted: of all values, or VALUE=NUMBER,…; default: {MARGIN}"
+_WORSE = "metric, metric.key or key; default: the first value of every metric"
 _ARGUMENTS: Arguments = {
     "baseline": argument("what the candidates are compared with", "BASELINE"),
     "candidates": argument("the systems that are checked", "CANDIDATE", nargs="+"),
-    "--worse": argument("metric, metric.key or key; default: the first value of every metric", "VALUES"),
-    "--margin": argument(_MARGIN, "NUMBER", default=str(MARGIN)),
+    "--worse": argument(_WORSE, "VALUES", synonyms=("--metric", "--metrics", "--values")),
+    "--margin": argument(_MARGIN, "NUMBER", default=str(MARGIN), synonyms=("--tolerance", "--threshold", "--tol")),
     "--alpha": argument("of tests and intervals; default: 0.05", "LEVEL", type=float, default=0.05),
     "--where": argument("keep only these runs", "AXIS=VALUE", action="append", default=[]),
     "--undecided": argument("exit code of what is undecided: 0 or 1; default: 3", choices=("pass", "fail")),

@@ -39,7 +39,12 @@ def _compare(args: argparse.Namespace) -> None:
     decoders = [name for name in args.systems if name in choices]
     for path in itertools.chain(*files.values()):
         if not path.exists() and (RUNS / path).is_dir():
-            raise SpecError(f"{path} is a name of runs: openended report {path} --baseline SYSTEM tests its systems")
+            names = [name for name in args.systems if (RUNS / name).is_dir() or Path(name).is_dir()]
+            hint = f"openended report {path} --baseline SYSTEM tests its systems"
+            if len(names) > 1:
+                both = " ".join(names)
+                hint = f"openended check {both} tests them, openended report {both} --side-by-side lists what differs"
+            raise SpecError(f"{path} is a name of runs: {hint}")
         if not path.exists() and str(path) in decoders:
             grid = f"openended -m decoder={','.join(decoders if len(decoders) > 1 else [*decoders, '…'])}"
             raise SpecError(f"{path} is a decoder, expected files of scores: {grid} compares decoders in one table")

@@ -14,8 +14,9 @@ _KINDS = ("metric", "decoder", "task", "embedder", "hydra/launcher")  # groups w
 _GROUPS = (*core.GROUPS, "hydra/launcher")
 
 
+_GROUP_FLAGS = tuple(f"--{group}" for group in (*core.GROUPS, "name"))
 _ARGUMENTS: core.Arguments = {
-    "name": argument("as in `openended list`; where two groups have it, as decoder/nucleus"),
+    "name": argument("as in `openended list`; where two groups have it, as decoder/nucleus", synonyms=_GROUP_FLAGS),
     "--yaml": argument("print the options alone, to copy into a YAML file", action="store_true"),
 }
 
@@ -30,6 +31,10 @@ def find_choice(word: str) -> tuple[str, str]:
         names = {name for group in _GROUPS for name in core.list_names(group)}
         close = [name for name in difflib.get_close_matches(name, names, n=4, cutoff=0.55) if name]
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        if word in _GROUPS:
+            raise SpecError(
+                f"{word} is a group: openended list {word} has its names, openended describe NAME one of them"
+            )
         raise SpecError(f"nothing is called {word!r}{hint}; openended list names everything")
     if len(groups) > 1 and {"task", "metric", "decoder", "model"} & set(groups):
         groups = [g for g in groups if g in ("metric", "decoder", "task", "model")]
@@ -52,7 +57,7 @@ def describe_option(word: str) -> str | None:
     group, name = (owner, only) if only is not None else find_choice(owner.replace(".", "/"))
     if (cls := core.load_choice_class(group, name)) is None:
         raise SpecError(f"{word}: {name} has no options of its own; openended describe {name}")
-    option = core.read_option_synonyms(cls).get(option, option)
+    option = core.find_option(cls, option) or option
     docs = core.read_option_docs(cls)
     node = core.read_node(group, name)
     if option not in docs:

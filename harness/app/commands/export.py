@@ -17,9 +17,10 @@ MAX_LISTED_FILES = 10
 _EXAMPLE = "openended export p-sweep p-sweep.zip"
 _TARGET = "a .zip (-: standard output), or with --format a folder (default: outputs/exports/NAME-FORMAT); replaced"
 _FORMATS = "; ".join(f"{name}: {text}" for name, text in FORMATS.items())
+_TARGET_FLAGS = ("--to", "--out", "--output", "-o", "--file", "--archive")
 _ARGUMENTS: Arguments = {
     "name": argument("of runs: name=…, experiment=…"),
-    "archive": argument(_TARGET, "ARCHIVE|FOLDER", type=Path, nargs="?"),
+    "archive": argument(_TARGET, "ARCHIVE|FOLDER", type=Path, nargs="?", synonyms=_TARGET_FLAGS),
     "--format": argument(f"results for other tools instead of an archive; {_FORMATS}", "FORMAT"),
     "--organization": argument("with --format eee: who made the runs", "NAME"),
     "--dataset": argument("with --format hub: the dataset's repository", "OWNER/NAME"),

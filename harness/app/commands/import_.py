@@ -65,7 +65,7 @@ def unpack(archive: zipfile.ZipFile, folder: Path) -> tuple[int, int]:
     for member in members:
         if member not in pending and (folder / member.filename).stat().st_size != member.file_size:
             raise DataError(
-                f"{folder / member.filename}: of another archive; give this one its own folder: --name NAME"
+                f"{folder / member.filename}: belongs to another archive; give this one its own folder: --name NAME"
             )
     flushed = False
     for member in sorted(pending, key=lambda m: PurePosixPath(m.filename).name in _LAST):

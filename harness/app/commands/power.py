@@ -9,9 +9,10 @@ from openended.harness.results import read_results, resolve_report_request
 
 _NAMES = {"type": split_names, "default": ""}
 _DIFFERENCES = "differences to resolve, each in the unit of its value; default: those measured"
+_EFFECTS = ("--effect", "--effect-size", "--delta", "--diff", "--mde")
 _ARGUMENTS: Arguments = {
     "paths": argument("runs of two systems or more: a pilot", "NAME|GRID_FOLDER|RUNS", nargs="+"),
-    "--difference": argument(_DIFFERENCES, "VALUE=D,…", **_NAMES),
+    "--difference": argument(_DIFFERENCES, "VALUE=D,…", synonyms=_EFFECTS, **_NAMES),
     "--metrics": argument("metrics or values; default: the first of each metric", "NAMES", **_NAMES),
     **OUTPUTS,
 }

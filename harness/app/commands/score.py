@@ -47,7 +47,8 @@ Examples:
 
 _ARGUMENTS: core.Arguments = {
     "systems": {"nargs": "+", "metavar": "[NAME=]FILE",
-                "synonyms": ("-i", "--predictions", "--generations", "--hypotheses", "--systems", "--input", "--texts"),
+                "synonyms": ("-i", "--predictions", "--pred", "--preds", "--generations", "--hypotheses", "--systems",
+                             "--input", "--texts"),
                 "help": "the texts of a system, and its name in tables; naive:NAME makes them from human texts"},
     "--human": {"required": True, "metavar": "FILE", "help": "the human texts",
                 "synonyms": ("-r", "--reference", "--references", "--ref", "--refs", "--gold", "--target")},

@@ -13,10 +13,12 @@ from openended.harness.storage import MODEL_STAGES, RowFile, find_input, read_re
 MAX_VALUES = 4  # values in the line of a run
 
 TEXTS = 2
+_SHOWN = f"generated texts to print; default: {TEXTS}"
+_TEXTS_FLAGS = ("--n", "-n", "--num", "--limit", "--samples", "--num-texts", "--head", "--examples")
 _ARGUMENTS: Arguments = {
     "run": argument("a run's folder, the end of its name (the 8 letters after the time), or the name of runs"),
     **OUTPUTS,
-    "--texts": argument(f"generated texts to print; default: {TEXTS}", "N", type=int, default=TEXTS),
+    "--texts": argument(_SHOWN, "N", type=int, default=TEXTS, synonyms=_TEXTS_FLAGS),
 }
 
 

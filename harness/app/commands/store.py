@@ -23,9 +23,10 @@ def _store(args: argparse.Namespace) -> None:
     root = args.outputs / "store"
     for option, action in _READERS.items():
         if getattr(args, option) not in (None, False) and args.action != action:
-            raise DataError(f"--{option.replace('_', '-')}: read by openended store {action} alone; leave it out")
+            raise DataError(f"--{option.replace('_', '-')}: used by openended store {action} alone; leave it out")
     if (args.action in ("push", "pull")) != (args.url is not None):
-        raise DataError(f"URL: for push and pull, which need one, got {args.url!r} for {args.action}")
+        missing = f"{args.action}: expected a URL, as in openended store {args.action} s3://bucket/store"
+        raise DataError(missing if args.url is None else f"{args.url}: only push and pull take a URL; leave it out")
     if not root.is_dir() and args.action != "pull":
         raise DataError(f"no store at {root}: give --outputs DIR")
     damaged = 0

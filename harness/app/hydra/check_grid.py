@@ -69,9 +69,17 @@ def open_session(config: DictConfig) -> run.Session:
 def check_jobs(jobs: Sequence[Job]) -> None:
     """Refuse jobs that cannot be shown, rated or told from each other, before they run."""
     check_layout(jobs)
+    note_equal_samples(jobs)
     check_simulated_raters(job.settings for job in jobs)
     if any(job.settings.judgments.path is not None or job.settings.models.features for job in jobs):
         run.check_players(job.settings for job in jobs)
+
+
+def note_equal_samples(jobs: Sequence[Job]) -> None:
+    """Say of which decoders all samples of a prompt will be one text."""
+    settings = [job.settings for job in jobs if job.settings.texts.samples > 1 and job.settings.texts.prompting is None]
+    if equal := sorted({s.decoder.name for s in settings if s.decoder is not None and not s.decoder.stochastic}):
+        log.warning("note: without randomness (%s) all samples of a prompt are the same text", ", ".join(equal))
 
 
 def check_layout(jobs: Sequence[Job]) -> None:
@@ -84,6 +92,8 @@ def check_layout(jobs: Sequence[Job]) -> None:
     parts = (settings[0], settings[0].texts, settings[0].models)
     names = {"system", "metric", *(option.name for part in parts for option in fields(part))}
     for axis in {*layout.rows, *layout.columns, *layout.tables} - names:
+        if axis in core.list_members("metric"):
+            raise core.SpecError(f"report: {axis!r} is a metric, expected axes: type report.metrics=[{axis}]")
         if "." not in axis and get_close_matches(axis, names, n=1, cutoff=0.8):
             raise core.SpecError(f"report: no job has the axis {axis!r}{core.suggest(axis, names)}")
     axes = [run.collect_axes(s) for s in settings] if layout.where else []

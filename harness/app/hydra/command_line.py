@@ -1,6 +1,5 @@
 """Read a command line of options: Hydra's flags, this project's flags, and overrides that Hydra can parse."""
 
-import dataclasses
 import glob
 import logging
 import os
@@ -36,7 +35,7 @@ _NAMES = re.compile(r"\[?\s*[\w-]+(\s*,\s*[\w-]+)*\s*\]?")  # of choices; a list
 # An option after a plus, of a group whose options are all there unless its choice is `none`.
 _ADDED = re.compile(r"\++((task|model|decoder|scorer|embedder|runtime)\.\w+=.*)")
 _ONE_CHOICE = {*core.GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
-_WITH_VALUE = re.compile(r"([\w-]+)[:(=](?:(\w+)=)?([\w.+-]+)\)?")  # a choice with the value of an option
+_WITH_VALUE = re.compile(r"([\w-]+)[:(=](?:(\w+)=)?([\w./~+-]+)\)?")  # a choice with the value of an option
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +105,14 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
         else:
             added = _ADDED.fullmatch(word)
             options.append(_spell_option(added[1] if added and f"{added[2]}=none" not in words else word))
-    typed: dict[str, str] = {}
     for word in options:
         _refuse_wrong_choice(word)
+    options = _translate_options([_translate_choices(word, config_dir) for word in options])
+    typed: dict[str, str] = {}
+    for word in options:
         if (earlier := typed.get(key := word.partition("=")[0].lstrip("+"), word)) != word:
             core.print_error("openended", f"warning: {earlier} has no effect, because {word} is typed after it")
         typed[key] = word
-    options = _translate_options([_translate_choices(word, config_dir) for word in options])
     multirun = not flags.isdisjoint(_MULTIRUN)
     options = apply_using([_expand_wildcards(word, multirun=multirun) for word in options])
     options = [f"++{word}" if _OWN_KEYS.match(word) else word for word in options]
@@ -136,6 +136,12 @@ def join_lists(words: Sequence[str]) -> list[str]:
 def _refuse_wrong_choice(word: str) -> None:
     """Refuse addresses of servers, lists of choices, choices with a value, and names of classes: say what to type."""
     group, _, value = (part.strip() for part in word.lstrip("+~").partition("="))
+    if group == "metric" and value.startswith("("):
+        raise core.SpecError(f"{word}: a list of metrics is in square brackets: type 'metric=[{value.strip('()')}]'")
+    if value.endswith(","):
+        raise core.SpecError(f"{word}: nothing follows the last comma: type {word.rstrip(',')}")
+    if value.startswith("="):
+        raise core.SpecError(f"{word}: one = is enough: type {group}={value.lstrip('=')}")
     if group in ("model", "scorer", "scoring", "embedder") and value.startswith(("http://", "https://")):
         if group == "embedder":
             raise core.SpecError(f"{word}: no server embeds; expected a hub id, a folder or a bundled model")
@@ -153,13 +159,12 @@ def _refuse_wrong_choice(word: str) -> None:
         choice, option, number = match.groups()
         name = core.resolve_synonym(group, choice)
         cls = core.load_choice_class(group, name) if name in core.list_names(group) else None
-        options = {field.name for field in dataclasses.fields(cls)} if cls is not None else set()
-        if cls is not None and option is not None:
-            option = core.read_option_synonyms(cls).get(option, option)
-        else:
-            takes_path = "path" in options and core.read_node(group, name).get("path") == "???"
+        if cls is None:
+            continue
+        if option is None:
+            takes_path = core.read_node(group, name).get("path") == "???"
             option = next(iter(getattr(cls, "title_fields", ())), "path" if takes_path else "")
-        if option in options:
+        if option := core.find_option(cls, option):
             typed = f"{group}={name} {group.replace('/', '.')}.{option}={number}"
             raise core.SpecError(f"{word}: options are words of their own: type {typed}")
 
@@ -191,16 +196,16 @@ def _translate_options(words: Sequence[str]) -> list[str]:
     usual = {group: core.read_default_choices()[group] for group in ("model", "decoder")}
     if {CHOICE, "generations"} & typed.keys():
         del usual["decoder"]
-    translated: list[str] = []
+    options, translated = {*core.list_options(), *core.GROUPS}, list[str]()
     for word in words:
         key, sign, value = word.partition("=")
         owner, _, option = key.rpartition(".") if "." in key else ("decoder", "", key)
         group, _, name = owner.partition(".")
-        if sign and group in core.CLASS_GROUPS:
+        if sign and group in core.CLASS_GROUPS and key not in options:
             choices = [name] if name else (typed.get(group) or usual.get(group, "")).split(",")
             classes = [core.load_choice_class(group, choice) for choice in choices]
-            meant = {core.read_option_synonyms(cls).get(option) if cls is not None else None for cls in classes}
-            if len(meant) == 1 and (translation := next(iter(meant))) and f"{owner}.{translation}" != key:
+            meant = {core.find_option(cls, option) if cls is not None else None for cls in classes}
+            if len(meant) == 1 and (translation := next(iter(meant))) not in (None, option):
                 log.warning("note: %s is %s.%s here", word, owner, translation)
                 word = f"{owner}.{translation}={value}"
         translated.append(word)

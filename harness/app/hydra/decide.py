@@ -165,7 +165,7 @@ def parse_looks(looks: object, jobs: Sequence[Job]) -> tuple[int, ...]:
     if not isinstance(looks, list) or not all(isinstance(n, int) and not isinstance(n, bool) for n in looks):
         raise SpecError(f"looks: expected numbers of examples that grow, as looks=[125,250,500], got {looks!r:.60}")
     if typed and looks and sizes != {looks[-1]}:
-        raise SpecError(f"num_examples: the last of looks={looks} says it; leave it out")
+        raise SpecError(f"num_examples: looks={looks} ends with their number; leave it out")
     return tuple(looks)
 
 

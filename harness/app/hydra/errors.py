@@ -16,7 +16,7 @@ from openended.harness.core import explain_class_option, explain_foreign_option
 _SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)'\n")
 _MISSING = re.compile(r"Could not (?:load|find) '([^']+)'")
 _NOT_DELETED = re.compile(r"Could not delete '([\w/.-]+)'")
-_TYPED = re.compile(r"To append to your config use \+(\S+)")
+_TYPED = re.compile(r"To append to your config use \+(.+)")
 _AVAILABLE = re.compile(r"Available options in '[^']*':\s*((?:\s+[\w-]+)+?)\s*(?:Config search path|$)")
 # First of several first.
 _SEARCHED = ("decoder", "model", "task", "prompting", "metric", "scorer", "embedder", "runtime", "report")
@@ -32,7 +32,7 @@ _OF_A_SERVICE = re.compile(r"(gpt-?[3-9]|o\d|claude|gemini|grok|command-|mistral
 def explain(err: BaseException) -> str:
     """Turn a composition error into one line, with the nearest name where an option or a choice is misspelt."""
     if isinstance(err, errors.MissingMandatoryValue) and err.full_key:
-        return f"option {err.full_key!r} has no default: give it as {err.full_key}=…"
+        return f"option {err.full_key!r} has no default: give it as {err.full_key}={_describe_required(err)}"
     if explained := _explain_unknown_option(err):
         return explained
     if several := _SEVERAL.match(str(err)):
@@ -62,6 +62,17 @@ def explain(err: BaseException) -> str:
     return core.format_error(err)
 
 
+def _describe_required(err: errors.MissingMandatoryValue) -> str:
+    """Return what stands for a value that has to be typed: for the path of a model, also the choices that have one."""
+    node: Any = err.parent_node
+    if err.full_key != "model.path" or node is None:
+        return "…"
+    name, names = node.get("name"), core.list_bundled_choices("model")
+    others = [choice for choice in names if choice != name and core.read_node("model", choice).get("name") == name]
+    listed = f", or model={' or '.join(others[:_MAX_MATCHES])}" if others else ""
+    return "NAME model.base_url=URL" if "base_url" in node else f"FOLDER or OWNER/NAME{listed}"
+
+
 def explain_unknown_axis(option: str, values: str, options: Collection[str]) -> str | None:
     """Say what to type for several values, separated by commas, of what is no option; None if it may be one."""
     if option in ("metric", "metrics"):
@@ -83,13 +94,20 @@ def _explain_unknown_option(err: BaseException) -> str | None:
             config = cast("dict[str, Any]", OmegaConf.to_container(parent._get_root(), resolve=False))
             typed = _TYPED.search(str(err))
             name, sign, value = (typed[1] if typed else key).partition("=")
+            value = f"'{value}'" if re.search(r"\s", value) and value[0] not in "'\"" else value
             is_misspelt = bool(get_close_matches(name, config, n=1, cutoff=0.85))
             is_elsewhere = name.split(".")[0] not in core.GROUPS and not name.startswith("_") and not is_misspelt
             matches = " or ".join(f"{path}{sign}{value}" for path in _find_paths(name, config))
             group, _, last = name.rpartition(".")
+            if name.partition("/")[0] in core.GROUPS:
+                return f"no option {key!r}; did you mean {name.replace('/', '.')}{sign}{value}?"
             hint = explain_foreign_option(name, value, config)
-            if not hint and not name.startswith("metric."):
+            similar = get_close_matches(last, map(str, parent), n=1, cutoff=0.8)
+            if not hint and not similar and not name.startswith(("metric.", "hydra.")):
                 hint = explain_foreign_option(last, value, config, group)
+            option = re.match(r"type (\w+)\.(\w+)=", hint or "")
+            if option and option[1] in core.CLASS_GROUPS and option[2] not in (config.get(option[1]) or {option[2]}):
+                hint = explain_class_option(option[2], value or "…", [option[1]]) or hint
             if hint:
                 return f"no option {key!r}; {hint}"
             if group and last in config and last not in core.GROUPS:
@@ -98,15 +116,30 @@ def _explain_unknown_option(err: BaseException) -> str | None:
             if owner in core.GROUPS and owner != "metric" and choice in core.list_names(owner):
                 return f"no option {key!r}; type {owner}={choice} {owner}.{last}{sign}{value}"
             if is_elsewhere and matches:
-                return f"no option {key!r}; did you mean {matches}?"
+                alone = f", or decoder={last} {matches} without {config['decoder'].get('name')}"  # `temperature=0.7`
+                hint = matches + (alone if last in core.list_names("decoder") else "")
+                return f"no option {key!r}; did you mean {hint}?"
             if is_elsewhere and (translated := explain_class_option(last, value or "…")):
-                return f"no option {key!r}; {translated}"
+                return f"no option {key!r}; {translated}{_explain_both(translated, config)}"
             # The key may contain dots; only its last part is unknown.
             names = [str(key) for key in parent if key != ("name" if parent._key() else "hydra")]
-            owners = _find_owners(key, config, has_metric=str(parent._key()) != "metric")
-            return f"no option {key!r}{owners}{core.suggest(str(cause.key), names)}"
+            owners = _find_owners(key, value, config, has_metric=str(parent._key()) != "metric")
+            if owners and not get_close_matches(str(cause.key), names, n=1):
+                return f"no option {key!r}{owners}"
+            in_group = f"{owner}/default" if owner in ("report", "runtime") else parent.get("name") or choice or owner
+            command = f"openended describe {in_group}" if parent._key() else "openended --help"
+            return f"no option {key!r}{owners}{core.suggest(str(cause.key), names, command)}"
         cause = cause.__cause__
     return None
+
+
+def _explain_both(typed: str, config: Mapping[str, Any]) -> str:
+    """Say how to have the truncations of two decoders, `top_p` and `top_k`."""
+    chosen = str((config.get("decoder") or {}).get("name"))
+    other = re.match(r"type decoder=(\w+)", typed)
+    classes = [core.load_choice_class("decoder", name) for name in (chosen, other[1] if other else "")]
+    is_truncation = all(hasattr(cls, "rule") and getattr(cls, "title_fields", ()) for cls in classes)
+    return f"; for both at once, with {chosen}: decoder=FILE.py:NAME of your own" if is_truncation else ""
 
 
 def _find_paths(name: str, config: Mapping[str, Any]) -> list[str]:
@@ -123,18 +156,19 @@ def _iterate_options(path: str, node: object) -> Iterator[str]:
             yield from _iterate_options(f"{path}.{name}", value)
 
 
-def _find_owners(key: str, config: Mapping[str, Any], *, has_metric: bool) -> str:
+def _find_owners(key: str, value: str, config: Mapping[str, Any], *, has_metric: bool) -> str:
     """Say what to type for an option that the selected choice lacks: `; type decoder=nucleus decoder.p=…`."""
     group, _, option = key.partition(".")
+    value = value or "…"
     if group == "decoder" and (config.get("decoder") or {}).get("name") == "user_processor":
         return "; a decoder from a file takes no options; define one for each setting, as STRONG = MyProcessor(0.9)"
     if group == "metric":
         name = option.partition(".")[0]
         return f"; add {name} to metric=[…]" if name in core.list_bundled_choices(group) and not has_metric else ""
-    if group in core.CLASS_GROUPS and (typed := explain_class_option(option, "…", [group])):
-        return f"; {typed}"
+    if group in core.CLASS_GROUPS and (typed := explain_class_option(option, value, [group])):
+        return f"; {typed}{_explain_both(typed, config)}"
     others = _find_paths(option, config) if option else ()
-    return f"; there is {' and '.join(others)}" if others else ""
+    return f"; did you mean {' or '.join(f'{other}={value}' for other in others)}?" if others else ""
 
 
 def _explain_missing_choice(file: str, message: str) -> str | None:
@@ -147,11 +181,19 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
         option = _WITH_OPTION.fullmatch(choice)
         if option and option["choice"] in accepted and option["value"] not in accepted:
             name, key, value = option["choice"], option["key"], option["value"]
-            key = key or ("path" if group == "task" and _names_text_file(value) else "OPTION")
+            if group == "task" and not key and _names_text_file(value):
+                cls = core.load_choice_class(group, name)
+                name, key = (name if cls is not None and core.find_option(cls, "path") else "jsonl"), "path"
+            key = key or "OPTION"
             typed = f"'metric=[{name}]' metric.{name}" if group == "metric" else f"{group}={name} {group}"
             return f"no {group} {choice!r}: options are words of their own, as {typed}.{key}={value}"
         if "=" in choice:
-            return f"no {group} {choice!r}: options are words of their own, without quotes around all of them"
+            value = re.fullmatch(r"\w+=([^=\s]+)", choice)  # `model=pretrained=gpt2`
+            typed = f"{group}={value[1]}" if value else f"{group}=NAME {group}.OPTION=VALUE"
+            how = "without quotes around all of them" if " " in choice else f"as {typed}"
+            return f"no {group} {choice!r}: options are words of their own, {how}"
+        if choice in ("all", "any", "*"):
+            return f"no {group} {choice!r}; for a grid of all: -m '{group}=glob(*)'"
         names = re.findall(r"[^\s;+&|,]+", choice)
         if len(names) > 1 and {*names} <= {*accepted}:
             typed = f"'metric=[{','.join(names)}]'" if group == "metric" else f"-m {group}={','.join(names)}"
@@ -161,8 +203,9 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
             hint = f"type {group}={stem}" if stem in accepted else f"--config-dir DIR makes DIR/{group}/{stem}.yaml"
             return f"no {group} {choice!r}: a choice is typed without folder and ending; {hint}"
         if group == "task" and Path(choice).suffix[1:].isalpha():
+            path = choice.rpartition(":")[2]
             return (
-                f"no task {choice!r}: a file is task=jsonl task.path={choice}, with task.prompt_length=35 where the "
+                f"no task {choice!r}: a file is task=jsonl task.path={path}, with task.prompt_length=35 where the "
                 "prompt is the beginning of the text, or without prompts task=texts"
             )
         if group == "decoder" and (match := _OWN_DECODER.fullmatch(choice)):
@@ -171,18 +214,28 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
             return f"no decoder {choice!r}: name the file and what it defines: decoder={file}:{name}"
         if broken := core.find_broken_plugin(group, choice):
             return f"{group} {choice!r} is a plug-in that cannot be used: {broken}"
+        if answer := explain_foreign_option(choice, "", (*core.GROUPS, *core.list_options()), group):
+            return f"no {group} {choice!r}; {answer}"
+        command = f"openended list {group}"
+        model = core.find_spelling(choice, core.list_names("model"))
+        if group in ("scorer", "embedder", "scoring") and model:
+            return f"no {group} {choice!r}; type {group}={core.read_node('model', model).get('path')}"
         if group in ("model", "scorer", "embedder", "scoring"):
-            if group == "model" and (answer := explain_foreign_option(choice, "", ())):
-                return f"no model {choice!r}; {answer}"
-            is_served = group == "model" and _OF_A_SERVICE.fullmatch(choice) is not None
+            is_served = group in ("model", "scorer") and _OF_A_SERVICE.fullmatch(choice) is not None
             close = get_close_matches(choice, accepted, n=1, cutoff=0.8 if is_served else 0.75)  # gpt5 is not gpt2
             if is_served and not close:
-                typed = f"model=openai model.path={choice} model.base_url=URL"
-                return f"no model {choice!r}: one of a server or service is {typed}"
-            hint = f"did you mean {close[0]!r}?" if close else f"openended list {group} has those that we describe;"
+                typed = f"{group}=openai {group}.path={choice} {group}.base_url=URL"
+                return f"no {group} {choice!r}: one of a server or service is {typed}"
+            hint = f"did you mean {close[0]!r}?" if close else f"{command} has those that we describe;"
             return f"no {group} {choice!r}; {hint} others: {group}=./FOLDER, {group}=FILE.gguf, {group}=OWNER/NAME"
-        hub = " (a dataset of the hub is task=hub task.path=OWNER/NAME)" if group == "task" else ""
-        return f"no {group} {choice!r}{core.suggest(choice, accepted)}{hub}" if accepted else None
+        is_near = any(name.startswith(choice) for name in accepted) or get_close_matches(choice, accepted, 1, 0.8)
+        if not is_near and (elsewhere := _type_choice(choice)):
+            return f"no {group} {choice!r}; did you mean {elsewhere}?"
+        if group == "task":
+            close = get_close_matches(choice, accepted, n=1, cutoff=0.68)  # wikitext is not webtext
+            hint = f"; did you mean {close[0]!r}?" if close else f"; {command} has those that come with the harness;"
+            return f"no task {choice!r}{hint} others: task=jsonl task.path=FILE, task=hub task.path=OWNER/NAME"
+        return f"no {group} {choice!r}{core.suggest(choice, accepted, command)}" if accepted else None
     listed = _AVAILABLE.search(message)
     if not listed:
         return None
@@ -196,6 +249,9 @@ def explain_unreadable(word: str, key: str, value: str) -> str:
     """Say what to type in place of an override that Hydra's grammar cannot read."""
     pairs = (("[", "]"), ("{", "}"), ("(", ")"))
     is_open = any(value.count(left) != value.count(right) for left, right in pairs) or value.count('"') % 2
+    if key == "metric" and ";" in value:
+        names = ",".join(re.findall(r"[^][;, ]+", value))
+        return f"cannot read {word!r}: commas separate metrics, as in 'metric=[{names}]'"
     if is_open or value.count("'") % 2:
         return f"cannot read {word!r}: do its brackets and quotes match? a list is typed as '{key}=[a,b]'"
     return (
@@ -212,14 +268,20 @@ def explain_unknown_flag(word: str, after: Sequence[str], flags: Sequence[str]) 
     name = next(iter(get_close_matches(word, options, n=1, cutoff=0.75)), "")
     close = get_close_matches(flag, flags, n=1, cutoff=0.75)
     value = value if sign else next((w for w in after[:1] if "=" not in w and not w.startswith("-")), "…")
+    value = f"'{value}'" if " " in value else value
     is_near = word in options or core.find_spelling(word, options)
-    if foreign := explain_foreign_option(word, value, options) or (not is_near and explain_class_option(word, value)):
+    choices = _type_choice(flag.lstrip("-"))
+    is_choice = bool(choices) and value == "…"  # --nucleus, but not --top-p 0.9
+    foreign = explain_foreign_option(word, value, options)
+    if not (foreign or is_near or is_choice):
+        foreign = explain_class_option(word, value)
+    if foreign:
         hint = f"{foreign};"
     elif name:
         hint = f"an option is typed as {name}={value};"
     elif close:
         hint = f"did you mean {close[0]}?"
-    elif choices := _type_choice(flag.lstrip("-")):
+    elif choices:
         hint = f"type {choices};"
     else:
         hint = "options are typed as option=value, as in decoder=nucleus seed=1;"
@@ -238,7 +300,10 @@ def explain_missing_equals(word: str, before: str, after: Sequence[str]) -> str:
     options = core.list_options()
     group, _, value = before.partition("=")
     name = word.rstrip(":")
-    if name in {*core.GROUPS, *options} and after and "=" not in after[0] and not after[0].startswith("-"):
+    colon = re.fullmatch(r"(\w+(?:\.\w+)*):(\S+)", word)
+    if colon and colon[1].split(".")[0] in {*core.GROUPS, *options}:
+        hint = f"type {colon[1]}={colon[2]}"
+    elif name in {*core.GROUPS, *options} and after and "=" not in after[0] and not after[0].startswith("-"):
         hint = f"type {name}={after[0]}"
     elif value and group in groups and group != "metric":
         hint = f"type -m {before},{word}"
@@ -253,6 +318,10 @@ def explain_missing_equals(word: str, before: str, after: Sequence[str]) -> str:
     elif word.removesuffix("s") in (*core.GROUPS, "paper"):
         listed = f"openended list {word}"
         hint = f"type {word}=NAME; {listed} has the names" if word in core.GROUPS else listed
+    elif answer := explain_foreign_option(word, "", (*core.GROUPS, *options)):
+        hint = answer
+    elif value and group in options:
+        hint = f"a value with blanks is typed in quotes, as '{before} {word}'"
     else:
         hint = "openended --help names the options and commands"
     return f"expected option=value, got {word!r}; {hint}"

@@ -59,13 +59,15 @@ def share_tokens(composer: Composer, jobs: JobWords) -> JobWords:
 
     Unless a job names a tokenizer itself, it is the scorer's, or without one that of the first model.
     """
-    by_models = group_by(jobs, lambda job: tuple(w for w in job if get_option_name(w).split(".")[0] not in _NO_MODELS))
-    if len(by_models) < 2:
+    jobs_by_model = group_by(
+        jobs, lambda job: tuple(w for w in job if get_option_name(w).split(".")[0] not in _NO_MODELS)
+    )
+    if len(jobs_by_model) < 2:
         return jobs
     tokenizers: dict[str | None, None] = {}
     scorers, models = list[ModelSpec](), list[ModelSpec]()
     try:
-        for settings in (composer.compose_job(job, unnamed="").settings for job, *_ in by_models.values()):
+        for settings in (composer.compose_job(job, unnamed="").settings for job, *_ in jobs_by_model.values()):
             cutter = settings.models.cutting_tokenizer
             scorer = settings.models.scorer.tokenizer_spec() if settings.models.scorer is not None else None
             if not _is_cut_by_model(settings):

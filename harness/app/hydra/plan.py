@@ -96,8 +96,8 @@ def plan_to_json(plan: run.Forecast, rates: run.Rates) -> dict[str, Any]:
 def _format_time(plan: run.Forecast, rates: run.Rates) -> str:
     if (seconds := plan.time(rates)) is not None:
         return f"about {core.format_duration(seconds)} (by rates measured in this store)"
-    at_a_rate = f"; at {_RATE:,} tokens per second, generation alone takes {core.format_duration(plan.tokens / _RATE)}"
-    return f"{_UNMEASURED}{at_a_rate if plan.tokens else ''}"
+    hint = f"; at {_RATE:,} tokens per second, generation alone takes {core.format_duration(plan.tokens / _RATE)}"
+    return f"{_UNMEASURED}{hint if plan.tokens else ''}"
 
 
 def format_plan(plan: run.Forecast, rates: run.Rates) -> list[str]:

@@ -11,7 +11,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from openended.harness import core
-from openended.harness.app.hydra.check_grid import check_layout
+from openended.harness.app.hydra.check_grid import check_layout, note_equal_samples
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import (
     CONFIG,
@@ -100,6 +100,7 @@ def _run_single(composer: Composer, words: Sequence[str]) -> None:
     settings = job.settings
     require_tracker(job.tracker)
     check_layout([job])
+    note_equal_samples([job])
     refuse_single_run(settings.judgments.file)
     with core.show_progress(settings.experiment, enabled=settings.runtime.progress):
         outcome, message = JobRunner().execute(settings, words)

@@ -161,7 +161,7 @@ class Search:
         try:
             means = average([self._read_values(row) for row in rows])
         except DataError as err:
-            study.fail(trial, format_error(err))
+            study.record_failure(trial, format_error(err))
             log.info("%s: failed: %s", title, format_error(err))
             return
         folders = (str(row["folder"]) for row in rows)

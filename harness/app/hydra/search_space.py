@@ -220,7 +220,7 @@ class Objective:
                 "add its metric, or name a value as metric.key"
             )
         if metric.reads_grid:
-            raise SpecError(f"{self.aim}: {metric.name} is measured when all runs have ended; nothing can wait for it")
+            raise SpecError(f"{self.aim}: {metric.name} is measured after the last run, so a search cannot use it")
         if self.aim == "toward_human" and metric.sides != "one":
             raise SpecError(
                 f"toward_human: {metric.name} has no human value (it compares with the human text): maximize it"

@@ -126,7 +126,7 @@ class StudyRunner:
             batch.append((trial, chosen))
         return batch
 
-    def fail(self, trial: Trial, error: str) -> None:
+    def record_failure(self, trial: Trial, error: str) -> None:
         trial.set_user_attr(ERROR, error)
         self.study.tell(trial, state=TrialState.FAIL)
 

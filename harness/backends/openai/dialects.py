@@ -17,7 +17,7 @@ from openended.harness.decoders import Decoder, QDecoder, SamplingDecoder
 
 DialectName = Literal["vllm", "sglang", "llama_cpp", "transformers", "openai"]
 Body = dict[str, Any]
-_ENTRY = 256  # bytes of one listed token in a reply, at most
+_MAX_ENTRY_BYTES = 256  # bytes of one listed token in a reply, at most
 _NO_PENALTIES = {"presence_penalty": 0.0, "frequency_penalty": 0.0}
 
 
@@ -112,7 +112,7 @@ class CompletionRequest:
     def max_reply(self) -> int:
         """Maximum size of the reply in bytes."""
         positions = self.copies * self.max_tokens + (len(self.ids) if self.echo else 0)
-        return MAX_REPLY + _ENTRY * positions * (self.listed + 1)
+        return MAX_REPLY + _MAX_ENTRY_BYTES * positions * (self.listed + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

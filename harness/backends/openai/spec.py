@@ -107,7 +107,7 @@ class ServerSpec(BackendSpec):
             raise SpecError(f"{self.error_name}.api_key_env: expected the name of an environment variable, not a key")
         self.require(self.instruction is None or self.chat, "instruction", "null where chat is false")
         is_read = not self.chat_template_kwargs or (self.chat and self.server_dialect.template_arguments)
-        self.require(is_read, "chat_template_kwargs", "null but for chat=true and dialect=vllm, sglang or llama_cpp")
+        self.require(is_read, "chat_template_kwargs", "null unless chat=true and dialect is vllm, sglang or llama_cpp")
         self.tokenizer_spec()
 
     @property

@@ -371,7 +371,7 @@ def check_steadiness(sample: Sample, values: Sequence[Pair], most: float) -> Out
     return join_components(f"mean sd over seeds, {len(spreads)} systems: {text}", [holds])
 
 
-def check_hidden(sample: Sample, values: Sequence[Pair]) -> Outcome | None:
+def check_missed_by_ratings(sample: Sample, values: Sequence[Pair]) -> Outcome | None:
     """Check that the model's own probability reveals differences that human ratings miss."""
     systems = group_systems(item for item in sample.items if item.pair in values)
     both = [(s.name, huse, q) for s in systems if (huse := s.value(*values[0])) and (q := s.value(*values[1]))]

@@ -55,7 +55,7 @@ def build_parts(page_texts: PageTexts) -> tuple[dict[str, Any], Iterator[tuple[s
             head = _describe_rows(source, page_texts, positions[source.side], values)
             contents["values"] |= {n: [v.title, v.direction] for n, v in values.items()}
             yield f"source-{number}", head
-            texts, letters = source.rows.each("text"), _encode_letters(source, nll, tokenizers)
+            texts, letters = source.rows.each("text"), _encode_lengths_and_surprise(source, nll, tokenizers)
             for part in range(-(-len(source.rows) // PART_SIZE)):
                 content: dict[str, Any] = {"text": list(islice(texts, PART_SIZE))}
                 if letters is not None:
@@ -92,7 +92,7 @@ def _describe_rows(
     return head | {"values": rounded}
 
 
-def _encode_letters(
+def _encode_lengths_and_surprise(
     source: TextSource, nll: Ragged | None, tokenizers: dict[str, Any]
 ) -> Iterator[tuple[str, str]] | None:
     """Encode each text's token lengths and surprise, a letter per token; None if unknown for all texts."""

@@ -120,7 +120,7 @@ def _compare_values(
         for value, cell in zip(values, cells, strict=True):
             paper = make_cell(value.value, value.sd, own_decimals=digits)
             gap = None if value.read_off else _subtract(cell, paper, more)
-            label = _label(value.name, names, matches[value.name][0])
+            label = _label_published_system(value.name, names, matches[value.name][0])
             rows.append((f"{title}: {label}", paper, replace(cell, own_decimals=more), gap))
         few = "Fewer than three systems in common, or constant values."
         both = ((value.value, cell.value) for value, cell in zip(values, cells, strict=True))
@@ -308,7 +308,7 @@ def _build_measured_cell(where: Mapping[str, Any], system: System | None, items:
     return make_cell(scale * mean, scale * value.sd, value.seeds)
 
 
-def _label(name: Name, names: Sequence[Name], system: System | None) -> str:
+def _label_published_system(name: Name, names: Sequence[Name], system: System | None) -> str:
     model, decoder, params = name
     parts = [model if len({n[0] for n in names}) > 1 else "", decoder, params.replace(";", " ")]
     label = " ".join(p for p in dict.fromkeys(parts) if p) or model

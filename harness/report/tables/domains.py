@@ -28,7 +28,7 @@ def build_domain_frames(part: TablePart, layout: Layout) -> list[Frame]:
         least = LEAST_OF_FEW if len(texts) < FEW else LEAST
         visible = cells[cells["size"] >= least].sort_values(["nunique", "size"], ascending=[True, False], kind="stable")
         counts = [Counter(by_cell.get_group(cell)).most_common() for cell in visible.index]
-        listed = [", ".join(f"{domain} {n}" for domain, n in of_cell) for of_cell in counts]
+        listed = [", ".join(f"{domain} {n}" for domain, n in domain_counts) for domain_counts in counts]
         columns: list[Filled] = [
             (make_quantity("mauve", "texts", "human texts", decimals=0), visible["size"]),
             (make_quantity("mauve", "domains", "domains", decimals=0), visible["nunique"]),

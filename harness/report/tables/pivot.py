@@ -32,7 +32,7 @@ def build_table(frame: Frame, layout: Layout) -> Table:
     mark_as_asked(cells, rows, columns, layout)
     by_place: dict[tuple[Key, Key], Cell] = {}
     for cell in cells:
-        where = rows.locate(cell), columns.locate(cell)
+        where = rows.get_axis_values(cell), columns.get_axis_values(cell)
         if by_place.setdefault(where, cell) is not cell:
             typed = [{k: v for k, v in c.typed.items() if k != "metric"} for c in (by_place[where], cell)]
             differ = describe_differences({**typed[0], "": ""}, {**typed[1], "": ""})
@@ -95,7 +95,7 @@ def mark_as_asked(cells: Sequence[Cell], rows: "_Side", columns: "_Side", layout
         systems = columns if columns.measure in rows.axes else rows
         names = [key for key, of in systems.groups.items() if layout.bold == "first" and of[0].role != "human"]
         for cell in cells:
-            cell.best, cell.p = systems.locate(cell) in names[:1], math.nan
+            cell.best, cell.p = systems.get_axis_values(cell) in names[:1], math.nan
             cell.rule = "reference" if names else ""
     if not layout.arrows:
         for cell in cells:
@@ -131,11 +131,11 @@ class _Side:
             )
         self.order: dict[str, dict[str, int]] = {axis: {} for axis in axes}  # axis → value → rank in the frame
         for cell in cells:
-            for axis, value in zip(axes, self.locate(cell), strict=True):
+            for axis, value in zip(axes, self.get_axis_values(cell), strict=True):
                 self.order[axis].setdefault(value, len(self.order[axis]))
-        self.groups = group_by(sorted(cells, key=self._rank), self.locate)
+        self.groups = group_by(sorted(cells, key=self._rank), self.get_axis_values)
 
-    def locate(self, cell: Cell) -> Key:
+    def get_axis_values(self, cell: Cell) -> Key:
         """Return the values of a cell on the axes."""
         values: Mapping[str, str] = cell.axes
         lacking = [axis for axis in self.axes if axis not in values]
@@ -145,7 +145,7 @@ class _Side:
     def _rank(self, cell: Cell) -> list[tuple[int, int]]:
         """Rank a cell by the order of the layout's names, then of the frame; human text at an end."""
         ranks = []
-        for axis, value in zip(self.axes, self.locate(cell), strict=True):
+        for axis, value in zip(self.axes, self.get_axis_values(cell), strict=True):
             names = self.layout.list_values(axis)
             name = find_name(names, axis, cell.axes, cell.typed)
             rank = names.index(name) if name is not None else len(names)
@@ -158,7 +158,7 @@ class _Side:
     def label(self, cell: Cell) -> tuple[str, ...]:
         """Return the printed names of the values of a cell; a name with `|` is one of several levels."""
         labels: list[str] = []
-        for axis, value in zip(self.axes, self.locate(cell), strict=True):
+        for axis, value in zip(self.axes, self.get_axis_values(cell), strict=True):
             text = self.name(cell, axis, value)
             if axis == self.measure:
                 text = cell.title if text is None else text
@@ -186,7 +186,7 @@ class _Side:
         at = self.axes.index(self.measure)
         title = self.name(first, self.measure, "")
         title = first.title if title is None else title
-        located = zip(self.axes, self.locate(first), strict=True)
+        located = zip(self.axes, self.get_axis_values(first), strict=True)
         names = [
             self.name(first, axis, value) or first.labels.get(axis, value)
             for axis, value in located

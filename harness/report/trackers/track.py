@@ -179,7 +179,7 @@ def track_runs(folders: Iterable[Path], options: TrackerOptions, outputs: Path) 
     """Log the runs of finished run folders below `outputs`; one that the tracker already has is skipped."""
     for folder in folders:
         job_id = f"{folder.parent.name}/{folder.name}"
-        _track(job_id, partial(describe_run, folder, job_id), options, outputs)
+        _log_job(job_id, partial(describe_run, folder, job_id), options, outputs)
 
 
 def track_report(folder: Path, options: TrackerOptions, outputs: Path) -> None:
@@ -188,10 +188,10 @@ def track_report(folder: Path, options: TrackerOptions, outputs: Path) -> None:
     if table.is_file():
         name = folder.name if folder.name != "report" else folder.parent.parent.name
         job_id = f"{name}/report-{digest_file(table)[:8]}"
-        _track(job_id, partial(describe_report, folder, name, job_id), options, outputs)
+        _log_job(job_id, partial(describe_report, folder, name, job_id), options, outputs)
 
 
-def _track(job_id: str, describe: Callable[[], TrackedJob], options: TrackerOptions, outputs: Path) -> None:
+def _log_job(job_id: str, describe: Callable[[], TrackedJob], options: TrackerOptions, outputs: Path) -> None:
     """Log a job unless it was logged before; a failure is one warning."""
     # Each project or server has its own list of logged jobs.
     parts = filter(None, [options.kind, options.project, options.uri])

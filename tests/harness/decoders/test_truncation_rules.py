@@ -210,10 +210,10 @@ def test_every_decoder_has_an_option_and_a_reason():
 def test_adversarial_takes_the_human_perplexity():
     decoder = load_members("decoder")["adversarial"]()
     assert decoder.needs_human_ppl
-    resolved = decoder.resolve(42.0)
+    resolved = decoder.set_human_ppl(42.0)
     assert not resolved.needs_human_ppl
     assert resolved.human_ppl == 42.0
-    check_error(SpecError, "takes nothing", load_members("decoder")["greedy"]().resolve, 42.0)
+    check_error(SpecError, "takes nothing", load_members("decoder")["greedy"]().set_human_ppl, 42.0)
 
 
 @cases(

@@ -156,7 +156,7 @@ def test_a_run_whose_texts_all_ended_inside_the_reasoning_stops(tmp_path, qwen, 
     "words, why",
     (["model.chat_template_kwargs={enable_thinking: false}"], "null where chat_template is false"),
     (["model=openai", "model.path=m", "model.chat=true", "model.dialect=openai", "model.chat_template_kwargs={a: 1}"],
-     "null but for chat=true and dialect=vllm, sglang or llama_cpp"),
+     "null unless chat=true and dialect is vllm, sglang or llama_cpp"),
     (["model.thinking=all"], "drop"),
 )  # fmt: skip
 def test_options_that_nothing_reads_are_refused(tmp_path, words, why):

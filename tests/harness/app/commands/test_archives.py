@@ -66,7 +66,7 @@ def test_what_was_packed_is_whole_elsewhere_in_a_folder_of_its_own(here, archive
     (there / "outputs/imported/p/runs/p-sweep/x").mkdir()
     (there / "outputs/imported/p/runs/p-sweep/x/more.txt").write_text("something else")
     assert import_.main([str(archive)]) == 2
-    assert "of another archive; give this one its own folder: --name NAME" in capsys.readouterr().err
+    assert "belongs to another archive; give this one its own folder: --name NAME" in capsys.readouterr().err
     assert import_.main([str(archive), "--name", "again"]) == 0
 
 

@@ -33,6 +33,8 @@ def test_the_runs_of_a_name_are_one_line_each(here, capsys):
     assert [line.split()[0] for line in lines] == [folder.name[-8:] for folder in folders]
     assert all("distinct_" in line for line in lines)
     assert any("nucleus p=0.95, docs-s, seed 1: " in line for line in lines)
+    assert show.main(["outputs/runs/p-sweep"]) == 0
+    assert capsys.readouterr().out.splitlines() == lines
 
 
 def test_a_finished_grid(here, capsys):

@@ -34,6 +34,8 @@ def test_words_become_overrides_that_hydra_reads(typed, words):
 def test_a_word_that_another_replaces_is_named(capsys):
     assert parse_command_line(["-m", "seed=0,1", "decoder=greedy", "seed=2,3", "decoder=greedy"]).multirun
     assert capsys.readouterr().err == "openended: warning: seed=0,1 has no effect, because seed=2,3 is typed after it\n"
+    parse_command_line(["decoder=nucleus", "top_p=0.9", "decoder.p=0.8"])
+    assert "warning: decoder.p=0.9 has no effect, because decoder.p=0.8 is typed after it\n" in capsys.readouterr().err
 
 
 def test_wildcards_are_the_folders_that_match_in_numeric_order(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from openended.harness.app import cli
 from openended.harness.app.hydra.command_line import LogOptions
 from openended.harness.app.hydra.grid_run import show_failed, show_shared_runs
 from openended.harness.core import read_json
-from tests.helpers import as_a_process, exit_code, openended, write_file
+from tests.helpers import as_a_process, cases, exit_code, openended, write_file
 
 SMALL = ["num_examples=8", "max_new_tokens=4", "metric=[distinct_n]"]
 PLANNED = [*SMALL[:2], "metric=[distinct_n,gen_ppl,mauve]"]
@@ -200,6 +200,16 @@ def test_one_run_lists_its_steps_too(away, capsys):
     output = capsys.readouterr().out
     assert " generate  docs-s nucleus p=0.95" in output
     assert "jobs       1\n" in output
+
+
+@cases(
+    "decoder, note",
+    ("greedy,nucleus,beam", "note: without randomness (beam, greedy) all samples of a prompt are the same text"),
+    ("nucleus", ""),
+)
+def test_equal_samples_are_said(away, capsys, decoder, note):
+    assert exit_code(cli.main, "-m", f"decoder={decoder}", "samples=2", "plan_only=true", *PLANNED) == 0
+    assert capsys.readouterr().err.strip() == note
 
 
 def test_a_name_keeps_its_earlier_runs_in_its_report(tmp_path):

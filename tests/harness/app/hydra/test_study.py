@@ -61,7 +61,7 @@ def test_a_failed_trial_is_tried_again_by_the_next_command(tmp_path):
     first = StudyRunner(PLAN, tmp_path / "s.db")
     first.start()
     ((trial, chosen),) = first.ask(1)
-    first.fail(trial, "the disk is full")
+    first.record_failure(trial, "the disk is full")
     again = StudyRunner(PLAN, tmp_path / "s.db")
     assert again.start() == 0
     ((second, same),) = again.ask(1)

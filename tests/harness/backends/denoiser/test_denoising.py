@@ -16,7 +16,7 @@ from openended.harness.backends.denoiser import denoising
 from openended.harness.backends.denoiser.denoising_loop import STEPS, Canvas, denoise_texts
 from openended.harness.core import SpecError, make_random_stream
 from openended.harness.decoders import GenerationRequest, Prompt
-from tests.helpers import cases, check_error
+from tests.helpers import ROOT, cases, check_error
 from tests.lazy import sampler_laws, torch
 from tests.oracles import denoising as slow
 
@@ -235,6 +235,12 @@ def test_texts_follow_the_exact_law(decoder):
     chi_squared = sum((counts[ids] - value) ** 2 / value for ids, value in large.items())
     # Mean and standard deviation of the distribution: four of the latter above is 1 in 10,000.
     assert chi_squared < len(large) + 4.5 * (2 * len(large)) ** 0.5
+
+
+@pytest.mark.long
+def test_the_page_has_the_distance_of_every_sampler():
+    lines = (ROOT / "docs/denoisers.md").read_text(encoding="utf-8").splitlines()
+    assert {*map(sampler_laws.format_distance, sampler_laws.SAMPLERS)} <= {*lines}
 
 
 @pytest.mark.parametrize("decoder", SAMPLERS, ids=lambda d: f"{d.title} {d.precision}")
