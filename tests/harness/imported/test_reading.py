@@ -272,7 +272,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("a.csv", [{"id": "a", "prompt": "b", "sample": "0"}], r"a\.csv:2: no field with the text"),
     ("a.txt.gz", gzip.compress(b"a text\n" * 99, mtime=0)[:10] + b"\xff" * 20, r"a\.txt\.gz: cannot be read to its end"),
     ("a.p", b"", "no file of texts; expected"),
-    ("a.jsonl", gzip.compress(b"{}"), r"a.jsonl:1: not UTF-8 .*; it seems to be a packed file: name it FILE\.gz"),
+    ("a.jsonl", gzip.compress(b"{}", mtime=0), r"a.jsonl:1: not UTF-8 .*; it seems to be a packed file: name it FILE\.gz"),
     ("a.csv", "id,text\r1,one\r2,two\r", r"not CSV \(new-line character seen in unquoted field\); tr '.r' '.n' < FILE"),
     ("a.xlsx", b"", r"save its sheet as CSV, or type python -c .import pandas; pandas.read_excel\('a.xlsx'\)"),
     ("a.weights", b"\x08\x00\x01\x02" * 9, "no text but a binary file; expected .json, .jsonl"),
