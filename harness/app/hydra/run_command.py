@@ -47,7 +47,7 @@ def run_hydra(
                     return
                 composer.line.log.apply()
                 if composed.get("plan_only"):
-                    gc.disable()  # a plan keeps most of what it makes to its end
+                    gc.disable()  # a plan keeps most of what it makes, and a collection at its end would take a second
                 work(composer, composed)
         except core.HarnessError as err:
             if (folder := composer.line.config_dir) is not None:
@@ -55,8 +55,6 @@ def run_hydra(
 
                 err.args = (add_location(str(err), Path(folder), composer.line.words),)
             raise
-        finally:
-            gc.enable()
 
     after = "finished work is kept: the same command resumes here"
     if code := core.run_command(command, compose_and_work, after_interrupt=after):

@@ -1,6 +1,5 @@
 """Runs, grids and plans in this process: exit codes, a line per error and per job, one table of a plan."""
 
-import gc
 import json
 import logging
 
@@ -196,7 +195,6 @@ def test_a_plan_names_the_hosts_that_get_texts_and_the_files_outside(away, capsy
 
 def test_one_run_lists_its_steps_too(away, capsys):
     assert exit_code(cli.main, "plan_only=true", *PLANNED) == 0
-    assert gc.isenabled(), "Python's collector is off while a plan is made, and no longer"
     output = capsys.readouterr().out
     assert " generate  docs-s nucleus p=0.95" in output
     assert "jobs       1\n" in output
