@@ -48,7 +48,7 @@ _OPTIONS = {
     "runtime.workers={}": "num_workers n_workers",
     "embedder.max_length={}": "metric.mauve.max_text_length max_text_length",
     "embedder={}": "featurize_model_name featurizer metric.mauve.featurize_model_name metric.mauve.model "
-    "metric.mauve.embedder embedding_model encoder",
+    "metric.mauve.featurizer metric.mauve.embedder embedding_model encoder",
     "scorer={}": "metric.gen_ppl.model metric.gen_ppl.model_id metric.gen_ppl.scorer eval_model ppl_model",
     "runtime.device=cuda": "cuda use_cuda",
     "runtime.device=cpu": "no_cuda use_cpu cpu",
