@@ -114,9 +114,6 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
             references: list[str] = []
             if self.references_field:
                 references = _files.read_references(row, self.references_field, where, needs_some=needs_some)
-            if not references and not needs_some and self.human_field not in row:
-                skipped[f"fewer than {self.least_references} references"] += 1
-                continue
             if references and self.human_field not in row:
                 row = {**row, self.human_field: references[0]}
             talk: list[Message] = []
@@ -124,10 +121,13 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
                 talk = read_messages(row[_MESSAGES], where)
                 if self.human_field not in row and talk[-1].role == "assistant":
                     row = {**row, self.human_field: talk.pop().text}
+            if not references and not needs_some and self.human_field not in row:
+                skipped[f"fewer than {self.least_references} references"] += 1
+                continue
             if human_field is None:  # decided at the first line
                 is_named = self.human_field in row or self.human_field != _HUMAN
                 has_prompt = bool(talk) or self.prompt_field in row or self.prompt_field != _PROMPT
-                guess = None if is_named and has_prompt else guess_fields(Path(self.path), self.prompt_field)
+                guess = None if is_named and has_prompt else self._guess_fields(is_named=is_named)
                 human_field = self.human_field if is_named or guess is None else guess.field
                 if not is_named:
                     what = f"the human text of {self.path} is the field {human_field!r}"
@@ -145,13 +145,23 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
                 prompt, turns = make_turns(talk, where)
                 meta |= turns
             elif guess is not None and guess.prompt:
-                prompt = "\n\n".join(read_prompts(row, guess, where))
+                if not (prompts := read_prompts(row, guess, where)):  # as of a field that is named
+                    prompts = [_files.read_text_field(row, guess.prompt[0], where, "task.prompt_field")]
+                prompt = "\n\n".join(prompts)
             else:
                 prompt = _files.read_text_field(row, self.prompt_field, where, "task.prompt_field", (human_field,))
             if len(texts) < self.least_references:
                 skipped[f"fewer than {self.least_references} references"] += 1
             elif self.is_in_group(row, where, skipped):
                 yield Example(f"jsonl/{identity}", prompt, human, meta)
+
+    def _guess_fields(self, *, is_named: bool) -> FieldChoice:
+        """Return the fields that look most like human texts, unless they are named, and their prompts."""
+        first = [*islice(read_records(Path(self.path)), SAMPLED)]
+        others = [{name: value for name, value in r.cells.items() if name != self.prompt_field} for r in first]
+        names = [name for name in (self.human_field, self.references_field) if name and is_named]
+        human = next((name for name in names if any(find_value(cells, name) is not None for cells in others)), None)
+        return choose_fields(others, "human", first[0].where, "task.human_field=", human)
 
     def _iterate_documents(self, skipped: Counter[str]) -> Iterator[Document]:
         """Yield the texts that are cut into prompt and human text."""
@@ -179,13 +189,6 @@ class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
             yield row, identity, where
         if not first_lines:
             raise DataError(f"{path}: holds no example")
-
-
-def guess_fields(path: Path, prompt_field: str) -> FieldChoice:
-    """Return the fields that look most like human texts and their prompts in the first records of a file."""
-    first = [*islice(read_records(path), SAMPLED)]
-    others = [{name: value for name, value in record.cells.items() if name != prompt_field} for record in first]
-    return choose_fields(others, "human", first[0].where, "task.human_field=")
 
 
 @lru_cache

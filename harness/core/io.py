@@ -316,8 +316,8 @@ def read_csv(
 def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number from 1, object) of a JSON-lines file, packed or not; blank lines are skipped.
 
-    A BOM and CRLF line ends are accepted; with `unwrap`, so is a list of objects with the same keys: one object, with
-    lists if they are several; and a text.
+    A BOM and CRLF line ends are accepted; with `unwrap`, so is a list of objects with the same keys, without `id` and
+    `prompt`: one object, with lists if they are several; and a text.
 
     Raises:
         DataError: Names file and line where a line is not a JSON object, is not UTF-8 or is longer than
@@ -338,13 +338,15 @@ def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[
             raise DataError(f"{path}:{number + 1}: cannot be read to its end ({err})") from err
 
 
-_PACKED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ": ".xz", b"(\xb5/\xfd": ".zst", b"PK\3\4": ".zip"}
+_PACKED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ": ".xz", b"(\xb5/\xfd": ".zst"}
 
 
 def suggest_encoding(data: bytes) -> str:
     """Say which encoding bytes that are not UTF-8 fit, and how to convert the file."""
     if suffix := next((suffix for sign, suffix in _PACKED.items() if data.startswith(sign)), None):
         return f"it seems to be a packed file: name it FILE{suffix}"
+    if data.startswith(b"PK\3\4"):
+        return "it seems to be a .zip, .xlsx or .docx under another name"
     if sum(byte > 0x7F for byte in data) > 0.4 * len(data):
         return "it may be GB18030, SHIFT_JIS, …: iconv -f ENCODING -t UTF-8 FILE > NEW_FILE converts it"
     encoding = "UTF-16" if b"\0" in data or data[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"
@@ -366,7 +368,8 @@ def _parse_object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
     except json.JSONDecodeError as err:
         start = line.strip(b"\r\n\t \xef\xbb\xbf")
         advice = f"; {_ONE_PER_LINE}" if where.endswith(":1") and start in (b"[", b"{", b"[{") else ""
-        advice = "; jq -c . FILE > NEW_FILE writes one object per line" if err.msg == "Extra data" else advice
+        has_several = err.msg == "Extra data" and err.doc[err.pos :].lstrip().startswith("{")
+        advice = "; jq -c . FILE > NEW_FILE writes one object per line" if has_several else advice
         advice = "; the file seems cut: its last line has no end" if line[-1:] != b"\n" and _is_cut(err) else advice
         raise DataError(f"{where}: not JSON ({err.msg.removesuffix(' at')} at column {err.colno}){advice}") from err
     except RecursionError as err:
@@ -376,7 +379,7 @@ def _parse_object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
     if unwrap and isinstance(row, list) and len(row) == 1:
         row = row[0]
     elif unwrap and isinstance(row, list) and row and all(isinstance(item, dict) for item in row):
-        is_alike = all(item.keys() == row[0].keys() for item in row)
+        is_alike = all(item.keys() == row[0].keys() for item in row) and not {"id", "prompt"} & row[0].keys()
         row = {name: [item[name] for item in row] for name in row[0]} if is_alike else row
     row = {"text": row} if unwrap and isinstance(row, str) else row
     if not isinstance(row, dict):

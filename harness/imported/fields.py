@@ -30,12 +30,15 @@ NAMES: Mapping[Side, tuple[str, ...]] = {
 """Usual names of the field with the texts."""
 IDS_FIELD = "token_ids"
 IDS = ("id", "example_id")
-_IDS = [*IDS, *"question_id prompt_id doc_id task_id instance_id custom_id uid qid idx index ind30k inst_index".split()]
+ID_NAMES = [
+    *IDS,
+    *"question_id prompt_id doc_id task_id instance_id custom_id uid qid idx index ind30k inst_index".split(),
+]
 _REQUESTS = ("prompt", "instruction", "question", "query", "input")  # even if short
 # Path of a field with the name of the model that wrote a text.
 _MODEL = re.compile(
     r"(?:(.*)\.)?(?:(?:response|answer|output|generation)[_ ]?)?"
-    r"(?:model|generator|system|policy|decoder|provider|engine|llm)(?:[._ ]?(?:id|name|or|path))*",
+    r"(?:model|generator|system|policy|decoder|provider|engine|llm)(?:[._ ]?(?:id|name|path))*",
     re.IGNORECASE,
 )
 # What a field may call the writer of a text; fields that say yes or no, and whether yes is a person.
@@ -391,7 +394,7 @@ def choose_field(
     best = max(ratings.values(), default=0)
     fields = [v for v in values.values() if best == ratings[v.path] > 0]
     if not fields and not any(v.may_be_turns for v in values.values()):  # short texts of the only field that can be
-        rest = [v for v in values.values() if v.kind != "prompt" and v.path not in _IDS]
+        rest = [v for v in values.values() if v.kind != "prompt" and v.path not in ID_NAMES]
         fields = [v for v in rest if v.kind in order and v.is_varied and v.has_letters] if len(rest) == 1 else []
     fields = fields or [v for v in values.values() if v.has_answers and v.kind == "prompt"]  # a history with the answer
     if not fields:
@@ -575,5 +578,5 @@ def _find_prompt(values: Mapping[str, FieldValues], names: Sequence[str]) -> tup
 
 
 def _find_id(cells: Cells, path: str) -> str | None:
-    names = [name for name in _IDS if name != path and cells.get(name) not in (None, "")]
+    names = [name for name in ID_NAMES if name != path and cells.get(name) not in (None, "")]
     return next((name for name in names if name in IDS or type(cells[name]) in (str, int)), None)

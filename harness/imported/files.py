@@ -8,6 +8,7 @@ import ast
 import json
 import logging
 import re
+import shlex
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +22,7 @@ from openended.harness import core
 from openended.harness.core import DataError
 from openended.harness.imported import formats
 from openended.harness.imported.download import ARCHIVES, unpack
-from openended.harness.imported.fields import IDS_FIELD, Cells, ReadSummary, Records, classify
+from openended.harness.imported.fields import ID_NAMES, IDS_FIELD, Cells, ReadSummary, Records, classify
 from openended.harness.imported.memory_limit import limit_memory
 from openended.harness.models import WEIGHTS, find_message, is_conversation
 
@@ -36,10 +37,12 @@ _OTHER_KINDS = {  # suffixes of files that hold no plain records → how these a
     ".xls .xlsx .ods": f"save its sheet as CSV, or type {_TO_CSV.format('excel')}",
     ".dta": _TO_CSV.format("stata"),
     ".sav": _TO_CSV.format("spss"),
-    ".doc .docx .odt .rtf .epub .md .html .htm": "pandoc FILE --to plain --wrap none --output FILE.txt",
+    ".doc": "save it as .docx or as plain text",
+    ".docx .odt .rtf .epub .md .html .htm": "pandoc FILE --to plain --wrap none --output FILE.txt",
     ".pdf": "pdftotext FILE FILE.txt",
     ".db .sqlite .sqlite3": "sqlite3 -header -csv FILE 'SELECT * FROM TABLE' > FILE.csv",
-    ".rds .rdata": "Rscript -e \"write.csv(readRDS('FILE'), 'FILE.csv', row.names = FALSE)\"",
+    ".rds": "Rscript -e \"write.csv(readRDS('FILE'), 'FILE.csv', row.names = FALSE)\"",
+    ".rdata .rda": "Rscript -e \"write.csv(get(load('FILE')[1]), 'FILE.csv', row.names = FALSE)\"",
     ".xml .sgm .sgml .tmx .srt .vtt .ipynb .yaml .yml .py .js": _SAVE,
     ".npy .p .pkl .pickle .orc .avro .h5 .pt .pth .bin .gguf": _SAVE,
 }
@@ -56,7 +59,10 @@ _SEPARATOR = re.compile(
 _NUMBERS = re.compile(r"\s*\d+(\s+\d+)+\s*")  # token ids
 _BLANK_SHARE = 0.1  # of the lines of a text in blocks with blank lines between them
 _HYPOTHESES = re.compile(r"([STHDPW])-(\d+)\t(.*)")  # lines of fairseq-generate
-_NAMED_CELLS = re.compile(r"\w+:[^\t]*(\t\w+:[^\t]*)+\s*")  # lines of ParlAI
+_NAMED_CELLS = re.compile(r"\w+:[^\t]*(\t\w+:[^\t]*)+\s*")  # lines of ParlAI, which has these beside `text`:
+_PARLAI_NAMES = {"labels", "eval_labels", "episode_done"}
+_PARLAI_SIGNS = {"\\n": "\n", "\\t": "\t", "__PIPE__": "|"}  # in its cells → what they stand for
+_FILE = re.compile(r"('?)FILE(\.\w+)?'?")  # in a command
 _LINE_END = re.compile(r"(?<=\r)(?!\n)")  # of old Macs
 _COLUMN_SIGNS = ("\t", " ||| ", " +++$+++ ")  # between the columns of lines without a header
 _CELLS_TRIED = 20  # rows in which cells with lists and objects are looked for
@@ -91,8 +97,9 @@ def list_files(path: Path) -> list[Path]:
         stat = path.stat()
         path = unpack(path, (stat.st_size, stat.st_mtime_ns))
     if path.is_file():
-        if how := _CONVERSIONS.get(Path(core.strip_packing(path.name)).suffix.lower()):
-            advice = how.replace("FILE", path.name)
+        unpacked = path.with_name(core.strip_packing(path.name))
+        if how := _CONVERSIONS.get(unpacked.suffix.lower()):
+            advice = ("" if unpacked == path else "unpack it first; then ") + _insert_path(how, unpacked)
             raise DataError(f"{path}: no file of texts; expected {_NAMES}: {advice}")
         return [path]
     if not path.is_dir():
@@ -131,6 +138,16 @@ def list_files(path: Path) -> list[Path]:
         names, file = ", ".join(sorted(splits)), next(iter(splits.values()))
         raise DataError(f"{path}: holds several splits ({names}); name the files of one, as {file}")
     return paths
+
+
+def _insert_path(command: str, path: Path) -> str:
+    """Return a command with the path of a file for each FILE in it, as it is typed."""
+
+    def name_file(match: re.Match[str]) -> str:
+        name = f"{path}{match[2] or ''}"
+        return f"'{name}'" if match[1] else shlex.quote(name)
+
+    return _FILE.sub(name_file, command)
 
 
 def find_single_file(path: Path) -> Path | None:
@@ -261,6 +278,7 @@ def _open_plain_text(file: Path, summary: ReadSummary, unit: str | None) -> tupl
     """
     blanks = lines = hypotheses = named = 0
     has_separators = is_of_numbers = has_long_blocks = False
+    names: set[str] = set()  # of the cells of lines
     columns: dict[str, set[int]] = {sign: set() for sign in _COLUMN_SIGNS}
     before = ""
     for _, line in _read_lines(file):
@@ -272,7 +290,9 @@ def _open_plain_text(file: Path, summary: ReadSummary, unit: str | None) -> tupl
         if line.strip():
             is_of_numbers = (is_of_numbers or not lines) and _NUMBERS.fullmatch(line) is not None
             hypotheses += _HYPOTHESES.match(line) is not None
-            named += _NAMED_CELLS.fullmatch(line) is not None
+            if _NAMED_CELLS.fullmatch(line):
+                named += 1
+                names.update(cell.partition(":")[0] for cell in line.split("\t"))
             has_long_blocks = has_long_blocks or bool(before.strip())
             lines += 1
             for sign, counts in columns.items():
@@ -284,7 +304,7 @@ def _open_plain_text(file: Path, summary: ReadSummary, unit: str | None) -> tupl
         raise DataError(f"{file}: its lines are whole numbers, token ids perhaps, and no texts; decode them first")
     if 2 * hypotheses > lines:
         return "output of fairseq-generate", _read_hypotheses(file)
-    if unit is None and named == lines > 0:
+    if unit is None and named == lines > 0 and TEXT in names and names & _PARLAI_NAMES:
         return None, _read_named_cells(file)
     if unit == BLOCK or (unit is None and has_separators):
         return "plain text in blocks", _read_blocks(file, _SEPARATOR if has_separators else re.compile(r"\s*"))
@@ -318,7 +338,10 @@ def _read_named_cells(file: Path) -> Records:
     for number, line in _read_lines(file):
         if line.strip():
             cells = (cell.partition(":") for cell in line.rstrip("\r\n").split("\t"))
-            yield str(number), {name: text for name, _, text in cells}
+            row = {name: text for name, _, text in cells}
+            for sign, meaning in _PARLAI_SIGNS.items():
+                row = {name: text.replace(sign, meaning) for name, text in row.items()}
+            yield str(number), row
 
 
 def _parse_printed(line: str) -> Any:  # noqa: ANN401
@@ -357,7 +380,7 @@ def _read_hypotheses(file: Path) -> Records:
 def _read_csv(file: Path) -> Records:
     """Yield the rows of a CSV, without those with which Qualtrics and SurveyMonkey describe columns."""
     rows = core.read_csv(file)[1]
-    if twice := next((line for line, row in rows if all(name == cell for name, cell in row.items())), None):
+    if twice := next((line for line, row in rows if len(row) > 1 and all(n == c for n, c in row.items())), None):
         raise DataError(f"{file}:{twice}: the names of the columns appear again; delete this line")
     if len(rows) > 1 and any(cell.startswith('{"ImportId"') for cell in rows[1][1].values()):
         rows = rows[2:]
@@ -546,7 +569,7 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
             return [{str(number): cell for number, cell in enumerate(item, 1)} for item in content]
         if len(content) > 1 and all(map(is_conversation, content)):
             return [{"messages": item} for item in content]
-        if len(content) > 1 and all(isinstance(item, list) and _have_same_keys(item) for item in content):
+        if len(content) > 1 and all(isinstance(item, list) and _are_samples(item) for item in content):
             return [{name: [cells[name] for cells in item] for name in item[0]} for item in content]
         items = list(chain.from_iterable(content)) if content and all(isinstance(i, list) for i in content) else content
         if all(isinstance(item, dict) for item in items):
@@ -596,9 +619,10 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
     return [content]
 
 
-def _have_same_keys(items: list[Any]) -> bool:
-    """Return whether a list holds several objects with the same fields."""
-    return len(items) > 1 and all(isinstance(item, dict) and item.keys() == items[0].keys() for item in items)
+def _are_samples(items: list[Any]) -> bool:
+    """Return whether a list holds several objects with the same fields, none of them an id or a prompt of its own."""
+    are_alike = len(items) > 1 and all(isinstance(item, dict) and item.keys() == items[0].keys() for item in items)
+    return are_alike and not any(name in ID_NAMES or classify(name) == "prompt" for name in items[0])
 
 
 def _has_objects(value: Any) -> bool:  # noqa: ANN401 - JSON

@@ -82,6 +82,7 @@ class TextSurvey:
     repeated: str = ""  # a text that comes again and again among the first
     has_texts: bool = False  # not token ids alone
     has_ids: bool = False  # token ids of some texts
+    has_lines: bool = False  # its records are the lines of a plain text
     starts_with_prompt: bool = True  # every text does
     sizes: dict[int, int] = field(default_factory=dict)  # number of texts of a prompt → number of such prompts
     grouping: str = ""  # what says which texts have one prompt: `conversation`, `prompt`, `id`; empty: nothing
@@ -95,7 +96,7 @@ class TextSurvey:
         """What a text of a plain text is: `line`, or `paragraph` where blank lines stand between texts; else None."""
         if files.detect_kind(self.path) != ".txt" or self.reading.field not in (files.TEXT, files.LINE):
             return None
-        return {None: "line", files.PARAGRAPHS: "paragraph"}.get(self.title)
+        return "line" if self.has_lines else "paragraph" if self.title == files.PARAGRAPHS else None
 
     @property
     def samples(self) -> int:
@@ -253,6 +254,7 @@ def survey_texts(path: Path, selection: TextSelection) -> TextSurvey:
     survey = start_survey(path, selection)
     records = islice(files.read_records(path, ReadSummary(), selection.field), fields.SAMPLED)
     values = fields.collect_values([r.cells for r in records])
+    survey.has_lines = values.keys() == {files.TEXT, files.LINE}
     survey.fields = [v.describe() for v in values.values()]
     texts = values[survey.reading.field].texts if survey.reading.field in values else []
     texts = [text for text in texts if text.strip()]

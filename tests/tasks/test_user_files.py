@@ -52,6 +52,12 @@ def test_a_line_may_list_several_human_texts(tmp_path):
     assert read_counted(JsonLines(**listed, least_references=1)) == (
         [Example("jsonl/000001", "b", "x", {"references": ["x", "y"]})], {"fewer than 1 references": 1}
     )  # fmt: skip
+    talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    write_jsonl(path, [{"messages": talk, "answers": []}, {"prompt": "a", "human": "b", "answers": []}])
+    examples, skipped = read_counted(JsonLines(**listed, least_references=1))
+    assert [(e.prompt, e.human) for e in examples] == [("a", "b")] * 2
+    assert not skipped
+    write_jsonl(path, [{"question": "a", "answers": []}, {"question": "b", "answers": ["x", "y"]}])
     check_error(DataError, "got a list of 0; task.references_field=answers task.least", read, JsonLines(path=str(path)))
     for wrong in ([], "x", ["x", " "], ["x", 1]):
         write_jsonl(path, [{"prompt": "a", "human": "h", "references": wrong}])
@@ -120,6 +126,11 @@ def test_the_human_field_is_detected_where_the_default_is_missing(tmp_path, fiel
     assert read_file(path, prompt_field="left", human_field="right") == [Example("jsonl/000000", "a", "b")]
     records = [{"data": {"question": f"Why {i}?"}, "gold": [{"text": f"Because of {i}."}]} for i in range(3)]
     assert read_file(write_jsonl(path, records))[1] == Example("jsonl/000001", "Why 1?", "Because of 1.")
+    rows = [{"question": f"Why {i}?", "human": f"For {i}.", "reference": f"So {i}."} for i in range(3)]
+    assert read_file(write_jsonl(path, rows))[1] == Example("jsonl/000001", "Why 1?", "For 1.")
+    for missing, message in (({}, r"\.jsonl:4: no field 'question'"), ({"question": None}, r"\.jsonl:4: .* got null")):
+        write_jsonl(path, [*rows, {"human": "h", **missing}])
+        check_error(DataError, message, read_file, path)
     write_jsonl(path, [{"prompt": f"Once {i}", "human": f"Once {i} it rained."} for i in range(3)])
     assert [example.human for example in read_file(path)] == [" it rained."] * 3, "the prompt is not human text twice"
     rows = [{"prompt": "p", "mood": "sad as can be", "day": f"It rained on day {i} of it."} for i in range(6)]

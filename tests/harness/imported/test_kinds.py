@@ -211,6 +211,8 @@ READ = {
     "odd_one.json": ({**{f"q{i}": {"text": a, "choices": [{"a": 1}]} for i, a in enumerate(TEXTS)}, "q9": {}}, "system", "text", 4, 1),
     "summaries.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "label": a}), "human", "label", 4, 1),
     "lmms.jsonl": (rows(lambda i, p, a, b: {"doc_id": i, "doc": {"question": p}, "target": b, "input": p, "resps": [[a]], "filtered_resps": [a]}), "system", "resps", 4, 1),
+    "pages.json": ([rows(lambda i, p, a, b: {"prompt": p, "text": a})[:2], rows(lambda i, p, a, b: {"prompt": p, "text": a})[2:]], "system", "text", 4, 1),
+    "pages_with_ids.json": ([rows(lambda i, p, a, b: {"id": f"{n}/{i}", "text": a}) for n in range(2)], "system", "text", 8, 1),
     "named_cells.txt": ("".join(f"text:{p}\tlabels:{a}{'' if i % 2 else chr(9) + 'episode_done:True'}\n" for i, (p, a, b) in enumerate(ROWS)), "human", "labels", 4, 1),
     "detected.csv": (table(["text", "label", "source"], [[t, n, "web"] for _, a, b in ROWS for n, t in ((0, a), (1, b))]), "system", "text", 8, 1),
     "squad.json": ({"version": "2", "data": [{"title": "Rivers", "paragraphs": [{"context": "No.", "qas": [{"question": p, "id": f"5{i}", "answers": [{"text": a}]} for i, (p, a, _) in enumerate(ROWS)]}]}]}, "human", "data.paragraphs.qas.answers.text", 4, 1),
@@ -483,6 +485,11 @@ def test_blank_lines_separate_texts_of_several_lines_and_it_is_said(tmp_path):
     put(tmp_path, "paragraphs.txt", READ["paragraphs.txt"][0])
     done = openended("score", "--describe", "lines.txt", "--human", "paragraphs.txt", cwd=tmp_path, code=0)
     assert "lines is read line by line, human between blank lines; one rule for both: --field line" in done.stdout
+    assert survey_texts(tmp_path / "paragraphs.txt", TextSelection("line")).unit == "line"
+    named = "".join(f"text:{a}\\nSo.\tepisode_done:True\n" for a in TEXTS)
+    for name, content in (("a.txt", named), ("b.txt", "".join(f"{json.dumps({'text': a})}\n" for a in TEXTS))):
+        survey = survey_texts(put(tmp_path, name, content), TextSelection())
+        assert (survey.count, survey.unit) == (4, None)
 
 
 def test_folders_of_other_files_or_of_several_writers_are_refused(tmp_path):
