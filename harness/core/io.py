@@ -86,8 +86,12 @@ def _open_zstandard(path: Path) -> Any:  # noqa: ANN401 - a file of Arrow
 
 
 Unpack = Callable[[Path], Any]
-_ZSTANDARD: Mapping[str, Unpack] = {".zst": _open_zstandard}
-UNPACKERS: Mapping[str, Unpack] = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile, **_ZSTANDARD}
+UNPACKERS: Mapping[str, Unpack] = {
+    ".gz": gzip.GzipFile,
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+    ".zst": _open_zstandard,
+}
 """Suffix of a packed file → what opens it."""
 
 

@@ -288,8 +288,16 @@ def _check_int64(value: object, where: str) -> None:
         raise SpecError(f"{where}: expected a whole number of at most {_WORD - 1}, got {got}")
 
 
-_TYPES: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-_TYPES |= {tuple: "a list, as [a,b]", type(None): "null", Mapping: "{name: value}", JsonOptions: "{name: value}"}
+_TYPES: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    tuple: "a list, as [a,b]",
+    type(None): "null",
+    Mapping: "{name: value}",
+    JsonOptions: "{name: value}",
+}
 
 
 def _describe_type(hint: Any) -> str:  # noqa: ANN401

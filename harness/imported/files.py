@@ -117,7 +117,8 @@ def list_files(path: Path) -> list[Path]:
         if paths := sorted(p for p in candidates if core.strip_packing(p.name).endswith(kinds)):
             break
     if not paths:
-        others = ", ".join(sorted({p.suffix for p in path.rglob("*") if p.suffix})[:3])
+        suffixes = {p.suffix for p in path.rglob("*") if p.suffix}
+        others = ", ".join(sorted(suffixes - {".json"} or suffixes)[:3])
         documents = sorted(path.rglob("*.json")) if others == ".json" else []  # as of a data set, and not of a model
         hint = f"name one of the files, as {documents[0]}" if documents else "plain text is called NAME.txt"
         got = f", got {others}; {hint}" if others else ""

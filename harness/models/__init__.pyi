@@ -29,7 +29,7 @@ from .messages import (
     read_message as read_message,
     read_messages as read_messages,
 )
-from .model_cache import ModelCache as ModelCache, pick_device as pick_device
+from .model_cache import ModelCache as ModelCache, load_torch as load_torch, pick_device as pick_device
 from .reasoning import (
     MENTION as MENTION,
     OPENED as OPENED,

@@ -61,9 +61,7 @@ class ModelCache:
         while len(self._models) >= runtime.keep_models:
             self._models.popitem(last=False)
         if runtime.threads is not None:
-            import torch
-
-            torch.set_num_threads(runtime.threads)
+            load_torch(runtime)
         start = time.monotonic()
         with show_progress(f"loading {title}", enabled=runtime.progress):
             self._models[key] = load(device=device)
@@ -75,6 +73,14 @@ class ModelCache:
 def _identify(spec: BackendSpec, runtime: Runtime) -> Json:
     connection = {name: canonicalize(getattr(spec, name)) for name in sorted(spec.connection_fields)}
     return [spec.identity(), runtime.device_map, *([connection] if connection else [])]
+
+
+def load_torch(runtime: Runtime) -> None:
+    """Load torch, with the number of threads of a run."""
+    import torch
+
+    if runtime.threads is not None:
+        torch.set_num_threads(runtime.threads)
 
 
 def pick_device(name: str) -> str:

@@ -295,7 +295,18 @@ def read_frame(path: Path) -> Results:
     kinds = {"int64": int, "double": float, "bool": bool}
     types = {name: kinds.get(str(table.field(name).type), str) for name in table.column_names}
     axes = {name: kind for name, kind in types.items() if name not in FIXED}
-    run = Run(path, "", path.name, path.stem, {}, {"model": "", "decoder": ""}, None, (), (), ())
+    run = Run(
+        folder=path,
+        created="",
+        name=path.name,
+        experiment=path.stem,
+        axes={},
+        titles={"model": "", "decoder": ""},
+        store=None,
+        inputs=(),
+        results=(),
+        notes=(),
+    )
     rows: list[RunValue] = []
     for row in cells:
         row |= {name: math.nan for name, kind in FIXED.items() if kind is float and row[name] is None}

@@ -17,7 +17,7 @@ import numpy as np
 
 from openended.harness import core, storage
 from openended.harness.results.frame import ARRAYS, Results, count_prompts, load_replicates, read_replicates
-from openended.harness.results.runs import HUMAN_ROWS, Run, locate_verified_file, read_verified_entry
+from openended.harness.results.runs import HUMAN_FILES, Run, locate_verified_file, read_verified_entry
 from openended.harness.results.systems import SystemValue
 from openended.metrics.families import JOINT_CLUSTERINGS, Quantized, TwoSample
 
@@ -150,7 +150,7 @@ def _build_metric(runs: list[Run], name: str) -> TwoSample:
 def read_human_vectors(results: Results, runs: list[Run], need: core.Need) -> tuple[dict[str, str], core.Side]:
     """Return the digests of the vectors of all human texts of the runs, and one side of them."""
     parts = dict[str, core.Side]()
-    for role in HUMAN_ROWS:
+    for role in HUMAN_FILES:
         holders = [run for run in runs if run.find_vectors(role, need.scope) is not None]
         sides = {side.system: side for side in (read_vectors(results, run, need, role) for run in holders)}
         if role == "human" and (len(sides) > 1 or len(holders) < len(runs)):

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 ARCHIVES = "imported"  # folder of the outputs with the archives that were imported, each with runs, grids and store
 ARCHIVE = "archive"  # axis of their runs
 _STORE = "../../../store"
-HUMAN_ROWS = {
+HUMAN_FILES = {
     "human": ("human", "human.arrow"),
     "more human": ("human", "more.arrow"),
     "other human": ("other human", "more.arrow"),
@@ -58,8 +58,8 @@ class Run:
 
     def find_rows(self, role: str) -> tuple[str | None, str]:
         """Return the artifact with the texts of a role, None if there is none, and the name of their file."""
-        made_as, file = HUMAN_ROWS.get(role, (role, "data.arrow"))
-        rows = find_input(self.inputs, made_as, *(("human",) if role in HUMAN_ROWS else storage.MODEL_STAGES))
+        made_as, file = HUMAN_FILES.get(role, (role, "data.arrow"))
+        rows = find_input(self.inputs, made_as, *(("human",) if role in HUMAN_FILES else storage.MODEL_STAGES))
         return rows.artifact if rows is not None else None, file
 
     def find_losses(self, role: str) -> str | None:

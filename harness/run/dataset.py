@@ -106,9 +106,18 @@ def declare_dataset(request: RunRequest, session: Session) -> Dataset:
         other = TextRows("other human", beyond, SPARE_ROWS, tokenizer)
     chat = _declare_chat(request, examples, session)
     human_rows = TextRows("human", human, HUMAN_ROWS, tokenizer, chat)
-    rows = human_rows, TextRows("more human", human, SPARE_ROWS, tokenizer)
-    references = replace(human_rows, file=REFERENCE_ROWS) if task.has_references() else None
-    return Dataset(tokenizer, units, load_cutter, examples, human, chat, *rows, references, other)
+    return Dataset(
+        tokenizer=tokenizer,
+        units=units,
+        load_cutter=load_cutter,
+        examples=examples,
+        human=human,
+        chat=chat,
+        human_rows=human_rows,
+        spare_rows=TextRows("more human", human, SPARE_ROWS, tokenizer),
+        reference_rows=replace(human_rows, file=REFERENCE_ROWS) if task.has_references() else None,
+        other_rows=other,
+    )
 
 
 def check_dataset(request: RunRequest, dataset: Dataset, executor: Executor) -> None:

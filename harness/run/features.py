@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from openended.harness import core, imported, models, storage
 from openended.harness.decoders import QDecoder
-from openended.harness.run.dataset import CHAT, SPARE_ROWS
+from openended.harness.run.dataset import CHAT, REFERENCE_ROWS, SPARE_ROWS
 from openended.harness.run.read import NLL, RANK, ScoringOptions, TextPass, TextReader
 from openended.harness.run.request import Generator, RunRequest
 from openended.harness.run.settings import MODEL_UNDER_TEST
@@ -347,11 +347,12 @@ class FeatureTable:
         is_usual = text_pass.losses and text_pass.options == ScoringOptions(scope="continuation")
         gives = {"losses": "continuation"} if is_usual and not self._name_model(spec) else {}
         gives |= {"vectors": text_pass.vector_scope} if embedder is not None else {}
+        gives = {} if source.file == REFERENCE_ROWS else gives  # reports read those of the human side
 
         def list_wider() -> list[Step]:  # few steps are looked for in others
             return [self._declare_pass(source, each) for each in wider]
 
-        list_reusable = None if is_sentence else partial(self.reader.list_reusable, spec)
+        list_reusable = None if is_sentence else partial(self.reader.list_reusable, spec, is_planned=True)
         return replace(step, gives=gives, list_reusable=list_reusable, list_wider=list_wider)
 
     def _name_model(self, spec: models.BackendSpec) -> str:

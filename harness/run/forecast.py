@@ -64,7 +64,8 @@ class Forecast:
         model = core.digest([human, settings.models.model, settings.decoder, {**vars(texts), "seed": seed}])
         for line in outcome.plan:
             step = line.step
-            rows = model if step.role == "model" else human
+            # What the model under test reads in place of the prompts is the same for all its decoders.
+            rows = model if step.role == "model" and step.stage != "chat" else human
             passes = list_passes(step)
             reader = step.model.without_label() if passes and step.model is not None else None
             key = line.key or (step.stage, step.what, rows, reader)

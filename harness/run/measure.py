@@ -32,8 +32,15 @@ log = logging.getLogger(__name__)
 
 # From this many texts on a side, nothing derived is kept for the next metric: indexes would fill the memory.
 MANY = 200_000
-_RESULT_TYPES = {"metric": str, "signature": str, "n_human": int, "n_model": int, "values": Mapping, "notes": tuple}
-_RESULT_TYPES["sd"] = Mapping
+_RESULT_TYPES = {
+    "metric": str,
+    "signature": str,
+    "n_human": int,
+    "n_model": int,
+    "values": Mapping,
+    "notes": tuple,
+    "sd": Mapping,
+}
 _NO_VALUE = "a resample of so few texts has no value"
 
 
@@ -348,4 +355,7 @@ def _build_undefined_result(
     metric: core.Metric, facts: Mapping[str, str], counts: Sequence[int], reason: str, status: core.Status = "undefined"
 ) -> core.MetricResult:
     name, signature = metric.name, core.build_signature(metric, facts)
-    return core.MetricResult(name, signature, name, {name: math.nan}, counts[0], counts[1], status, (reason,))
+    facts_of_result: dict[str, Any] = {"metric": name, "signature": signature, "primary": name, "notes": (reason,)}
+    return core.MetricResult(
+        **facts_of_result, values={name: math.nan}, n_human=counts[0], n_model=counts[1], status=status
+    )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from openended.harness import core
-from openended.harness.run.dataset import check_dataset, declare_dataset
+from openended.harness.run.dataset import REFERENCE_ROWS, check_dataset, declare_dataset
 from openended.harness.run.facts import Measurement, digest_texts
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.generate import declare_generation, may_reason
@@ -106,6 +106,7 @@ def measure_all(texts: RunTexts) -> list[Measurement]:
     for rows in texts.list_further_human():  # what a report compares the systems with
         shared = [metric for metric in metrics if isinstance(metric, TwoSample) and metric.shares_space]
         requests += [(rows, metric.text_needs()) for metric in shared]
+    requests.sort(key=lambda request: request[0].file == REFERENCE_ROWS)  # equal rows are recorded as the human side's
     texts.executor.run(*texts.features.declare(requests))
     measurements = [each if each.reason else declare_measurement(texts, each) for each in measurements]
     texts.executor.run(*(each.step for each in measurements if each.step is not None))

@@ -194,15 +194,23 @@ class TextReader:
             scores = models.compute_token_nll(lm, models.ScoringRequest(**texts), advance)
         return ReadRows(scores, vectors, {**self._describe(lm), **lm.provenance(), **facts})
 
-    def list_reusable(self, spec: models.BackendSpec, folder: Path) -> Iterator[storage.Entry]:
-        """Yield the artifacts whose rows have the bits that this run would give: of equal packages and processors."""
+    def list_reusable(
+        self, spec: models.BackendSpec, folder: Path, *, is_planned: bool = False
+    ) -> Iterator[storage.Entry]:
+        """Yield the artifacts whose rows have the bits that this run would give: of equal packages and processors.
+
+        A plan does not load torch: it expects the device and the number of threads of the artifacts.
+        """
         if not isinstance(spec, models.ModelSpec) or self.runtime.spread:
             return
-        here = storage.describe_environment()
-        for entry in storage.list_sharing_artifacts(folder):
-            gives_same_bits = entry.meta.get("batch_invariant") and _are_equal_machines(entry.maker, here)
-            if gives_same_bits and models.pick_device(self.runtime.device) == "cpu":
-                yield entry
+        entries = [entry for entry in storage.list_sharing_artifacts(folder) if entry.meta.get("batch_invariant")]
+        device = self.runtime.device
+        if entries and not is_planned:
+            models.load_torch(self.runtime)  # before it is, the number of threads is unknown
+            device = models.pick_device(device)
+        if entries and device in ("auto", "cpu"):
+            here = storage.describe_environment()
+            yield from (entry for entry in entries if _are_equal_machines(entry.maker, here))
 
     def _describe(self, model: Any) -> dict[str, Any]:  # noqa: ANN401 - a language model or another backend
         # Workers may be on other processors than the one that the manifest names.
@@ -261,10 +269,10 @@ class TextReader:
 
 
 def _are_equal_machines(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return whether two environments are of equal packages and processors; threads are not known before torch is."""
-    threads = {each.get("hardware", {}).get("torch_threads") for each in (then, now)} - {None}
+    """Return whether two environments are of equal packages, processors and threads, which a plan may not know."""
+    was, threads = (each.get("hardware", {}).get("torch_threads") for each in (then, now))
     differing = storage.compare_environments(then, now).keys() & {"packages", "hardware"}
-    return not differing and len(threads) <= 1
+    return not differing and threads in (None, was)
 
 
 def _iterate_continuations(rows: RowFile, options: ScoringOptions, tokenizer: Any) -> Iterator[str]:  # noqa: ANN401 - a `TextTokenizer`

@@ -40,7 +40,7 @@ class Step:
     """One artifact of a run."""
 
     stage: str
-    what: str  # what the stage computes it for; `stage:what` names it in the run record
+    what: str  # what the stage computes it for; is in the run record beside its role
     role: Role
     spec: Mapping[str, Any] | Callable[[], Mapping[str, Any]]  # all options that can change the bytes, with defaults
     inputs: Mapping[str, "Input"]
@@ -52,8 +52,8 @@ class Step:
     gives: Mapping[str, str] = field(default_factory=dict)
     """What reports read of its artifact: see `RunInput`."""
     list_reusable: Callable[[Path], Iterable[storage.Entry]] | None = None
-    """Returns the artifacts in a folder of shared rows, the input `SHARED`, whose rows are not made again; None: it
-    makes all its rows."""
+    """For a plan: returns the artifacts in a folder of shared rows, the input `SHARED`, whose rows are not made again;
+    None: it makes all its rows."""
     list_wider: Callable[[], Sequence["Step"]] = tuple
     """Returns steps whose artifacts have all of its files and more, and are as good where they are cached."""
     reads: tuple["Step", ...] = ()

@@ -2,12 +2,13 @@
 
 import logging
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from openended.harness import core
 from openended.harness.storage.row_blocks import share_rows
-from openended.harness.storage.store import ENTRY_NAME, MANIFEST, STAGES, Store, publish_folder, read_entry
+from openended.harness.storage.store import ENTRY_NAME, MANIFEST, STAGES, Entry, Store, publish_folder, read_entry
 
 log = logging.getLogger(__name__)
 
@@ -75,9 +76,8 @@ class RemoteStore:
             work = root / name  # where its path is that of an entry, which is verified there
             work.mkdir(parents=True)
             try:
-                self._fetch(name, work)
+                entry = replace(self._fetch(name, work), path=folder)
                 publish_folder(work, folder)
-                entry = read_entry(folder)
                 if ROWS_KEY.fullmatch(str(entry.rows)):
                     share_rows(Store(store).get_rows_path(str(entry.rows)), entry)
                 count += 1
@@ -87,8 +87,8 @@ class RemoteStore:
                 core.temporary_files.delete_path(root)
         return count
 
-    def _fetch(self, name: str, work: Path) -> None:
-        """Copy an entry into a folder and verify its bytes."""
+    def _fetch(self, name: str, work: Path) -> Entry:
+        """Copy an entry into a folder and return it after verifying its bytes."""
         source = f"{self._root}/{name}"
         self._call("get_file", f"{source}/{MANIFEST}", str(work / MANIFEST))
         manifest = core.read_json(work / MANIFEST)
@@ -97,7 +97,7 @@ class RemoteStore:
             if not _FILE_NAME.fullmatch(copy := f"{digest}-{file}"):
                 raise core.DataError(f"unexpected file name {copy!r:.120}")
             self._call("get_file", f"{source}/{copy}", str(work / file))
-        read_entry(work)
+        return read_entry(work)
 
     def _call(self, method: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - a method of fsspec
         try:

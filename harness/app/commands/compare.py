@@ -19,9 +19,7 @@ _NAMES = {"type": split_commas, "default": ""}
 _JUDGED = "people's scores of some samples of a judged system, by which the judge is corrected"
 _ARGUMENTS: Arguments = {
     "systems": argument(f"{_LOGS}; files of one NAME are repeats", "[NAME=]FILE", nargs="+"),
-    "--metrics": argument(
-        "metrics to compare; default: all that the files share", "NAMES", type=split_commas, default=""
-    ),
+    "--metrics": argument("metrics to compare; default: all that the files share", "NAMES", **_NAMES),
     "--lower": argument("metrics whose lower value is better", "NAMES", **_NAMES),
     "--id": argument("column of a table with the sample; default: id, sample_id, example_id, …", "COLUMN"),
     "--cluster": argument("column that groups samples, or a field of a log: metadata.topic, doc.passage", "COLUMN"),

@@ -136,8 +136,19 @@ def name_systems(jobs: Sequence[Job]) -> list[measured.System]:
             raise SpecError("decide: texts are generated in steps; leave out generations= and judgments=")
         titles = settings.models.model.title, settings.decoder.title
         seeds = {str(number): math.nan for number in numbers}
-        of_job, unmeasured = dict(zip(names, values, strict=True)), ("", "", math.nan, math.nan, 0, "", "none")
-        items.append(measured.SystemValue("model", *unmeasured, "", "", "", False, "", of_job, titles, seeds, ()))
+        unmeasured: dict[str, Any] = dict.fromkeys(
+            ("metric", "key", "signature", "title", "reason", "note", "family"), ""
+        )
+        unmeasured |= {
+            "mean": math.nan,
+            "sd": math.nan,
+            "seeds": 0,
+            "direction": "none",
+            "primary": False,
+            "sources": (),
+        }
+        of_job = dict(zip(names, values, strict=True))
+        items.append(measured.SystemValue("model", axes=of_job, titles=titles, values=seeds, **unmeasured))
     return measured.group_systems(items)
 
 

@@ -179,16 +179,21 @@ def _list_parameters(request: CompletionRequest, *names: str) -> Body:
     return {name: getattr(request.sampling, name) for name in names}
 
 
-def _build_sglang_options(served: ServedModel, request: CompletionRequest) -> Body:
-    body = _list_parameters(request, "temperature", "top_p", "min_p") | _NO_PENALTIES
-    body |= {"top_k": request.sampling.top_k or -1, "repetition_penalty": 1.0, "n": 1, "ignore_eos": False}
+def _build_common_options(served: ServedModel, request: CompletionRequest) -> Body:
+    """Return the options that vLLM and SGLang share."""
+    body = _list_parameters(request, "temperature", "top_p", "min_p") | _NO_PENALTIES | {"ignore_eos": False}
     body |= {"max_tokens": request.max_tokens, "min_tokens": request.min_tokens, "stop": [], "stream": False}
     ends = {"stop_token_ids": list(served.end_ids), "skip_special_tokens": False, "return_token_ids": True}
     return body | ends
 
 
+def _build_sglang_options(served: ServedModel, request: CompletionRequest) -> Body:
+    fixed = {"top_k": request.sampling.top_k or -1, "repetition_penalty": 1.0, "n": 1}
+    return _build_common_options(served, request) | fixed
+
+
 def _build_vllm_options(served: ServedModel, request: CompletionRequest) -> Body:
-    body = _build_sglang_options(served, request) | _list_parameters(request, "top_k", "repetition_penalty")
+    body = _build_common_options(served, request) | _list_parameters(request, "top_k", "repetition_penalty")
     completion = {} if served.chat else {"add_special_tokens": not served.sends_ids, "echo": False}
     return body | {"n": request.copies} | completion
 

@@ -71,7 +71,7 @@ def write_page(
     # Runs of equal settings in both reports are not seeds of one system.
     content |= {"finding": "" if compared_results else "; ".join(describe_best(results))}
     content |= {"about": summarize_sources(results.values, results.runs), "figures": [*map(_embed_picture, pictures)]}
-    content |= {"has_texts": page_texts.sources, "has_why": explanations, "beside": written}
+    content |= {"has_texts": bool(page_texts.sources), "has_why": bool(explanations), "beside": bool(written)}
     files = {"style": style, "script": script}  # our own files; `to_script_json` leaves no `<` in the parts
     content |= {name: Markup(text) for name, text in files.items()}  # noqa: S704
     content |= {f"{name}_hash": _hash(text) for name, text in files.items()}

@@ -223,10 +223,8 @@ class _ValueFrame:
             axes["options"] = options
         elif options:
             title, measure = f"{title} ({options})", f"{measure} ({options})"
-        direction, decimals = (
-            "lower" if gap else first.direction,
-            frames.choose_column_decimals([*cells.values(), *humans]),
-        )
+        direction = "lower" if gap else first.direction
+        decimals = frames.choose_column_decimals([*cells.values(), *humans])
         quantity = frames.make_quantity(*pair, title, direction, decimals, first.signature, gap=gap, aim=first.target)
         typed = {**where, "metric": pair[0] if first.primary else ".".join(pair), "options": options}
         axes = {"metric": measure, **axes}

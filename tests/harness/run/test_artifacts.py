@@ -3,6 +3,7 @@
 import logging
 import random
 import shutil
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from openended.harness import models
 from openended.harness.core import (
     DataError,
     Generation,
@@ -23,7 +25,7 @@ from openended.harness.core import (
     UnavailableModelError,
     UndefinedMetric,
 )
-from openended.harness.models import EmbedderSpec, ModelCache, ModelSpec
+from openended.harness.models import EmbedderSpec, ModelCache, ModelSpec, load_torch
 from openended.harness.run.read import TextReader, _are_equal_machines
 from openended.harness.run.session import _LASTING, Session
 from openended.harness.run.steps import SHARED, File, Step, StepFailedError, count_shared_rows
@@ -322,6 +324,7 @@ def test_a_plan_leaves_out_the_rows_that_its_step_takes_over(tmp_path):
     ({"device": "cuda"}, False),
 )
 def test_what_a_model_read_is_taken_over_from_an_equal_machine_where_no_batch_matters(store, shared, change, is_taken):
+    load_torch(Runtime())
     environment = store_module.describe_environment()
     maker = {part: {**environment[part], **change.get(part, {})} for part in environment}
     facts = change.get("meta", {"batch_invariant": True})
@@ -332,10 +335,33 @@ def test_what_a_model_read_is_taken_over_from_an_equal_machine_where_no_batch_ma
     assert bool([*reader.list_reusable(ModelSpec(path="bundled:docs-s"), shared)]) == is_taken
 
 
+def test_a_run_knows_its_number_of_threads_before_it_takes_rows_over_and_a_plan_loads_no_torch(store, shared):
+    import torch
+
+    def is_taken(threads=None, **options):
+        reader = TextReader(Session(store), Runtime(device="cpu" if not options else "auto", threads=threads))
+        return bool([*reader.list_reusable(ModelSpec(path="bundled:docs-s"), shared, **options)])
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(before + 1)
+        share(store, shared, rows("a"), batch_invariant=True)
+        torch.set_num_threads(before)
+        assert is_taken(threads=before + 1)
+    finally:
+        torch.set_num_threads(before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(models, "load_torch", lambda _: patch.setitem(sys.modules, "torch", torch))
+        patch.delitem(sys.modules, "torch")
+        assert not is_taken()
+        patch.setitem(sys.modules, "torch", None)
+        assert is_taken(is_planned=True)
+
+
 def test_machines_with_other_numbers_of_threads_differ_and_before_torch_is_loaded_none_is_known():
     one, two, none = ({"hardware": {"torch_threads": n} if n else {}, "packages": {}} for n in (1, 2, None))
     pairs = ((one, one), (one, none), (none, two), (one, two))
-    assert [_are_equal_machines(*pair) for pair in pairs] == [True, True, True, False]
+    assert [_are_equal_machines(*pair) for pair in pairs] == [True, True, False, False]
 
 
 def test_rows_that_are_shared_with_another_number_of_samples():

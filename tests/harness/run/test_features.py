@@ -13,7 +13,7 @@ import pytest
 from openended.harness.core import DataError, Generation, Need, SpecError, UndefinedMetric, digest_file
 from openended.harness.decoders.sampling import Nucleus
 from openended.harness.models import EmbedderSpec, LanguageModel, ModelSpec
-from openended.harness.run.dataset import CHAT
+from openended.harness.run.dataset import CHAT, REFERENCE_ROWS
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.generate import DATA
 from openended.harness.run.pipeline import make_texts, plan, run
@@ -250,6 +250,13 @@ def test_what_is_read_of_the_rows_themselves(source, executor, make_table):
     assert decoded == [text for _, _, text in TEXTS]
     whole = features.reader.tokenize(SPEC, path, ScoringOptions(scope=WHOLE))
     assert [tokenizer.decode(ids.tolist()) for ids in whole] == [prompt + text for _, prompt, text in TEXTS]
+
+
+def test_reports_read_what_was_read_of_the_human_side_and_not_of_its_references(source, make_table):
+    rows, features = source(), make_table(scorer=SPEC, embedder=EMBEDDER)
+    text_pass = features._make_pass(rows, SPEC, TAIL, losses=True)
+    steps = [features._declare_pass(each, text_pass) for each in (rows, replace(rows, file=REFERENCE_ROWS))]
+    assert [dict(step.gives) for step in steps] == [{"losses": "continuation"}, {}]
 
 
 def test_the_prompt_is_scored_and_embedded_where_the_scope_says_so(source, read):

@@ -50,6 +50,12 @@ def test_two_seeds_share_the_human_side_and_not_the_texts(tmp_path):
     assert total.time(Rates()) is None
 
 
+def test_what_a_model_reads_in_place_of_the_prompts_is_one_for_all_decoders(tmp_path):
+    chosen, lines = made(tmp_path), (line("chat", "list", "model", metric="none"),)
+    jobs = [change_settings(chosen, seed=seed) for seed in (0, 1)]
+    assert forecast_plans([(job, outcome(tmp_path, lines=lines)) for job in jobs]).waits == 1
+
+
 def test_models_and_files_are_listed_once_and_other_reasons_apart(tmp_path):
     reasons = (UnavailableModelError("no model x"), UnavailableFileError("a file in the cache", "https://elsewhere"))
     assert list(forecast_plans([(made(tmp_path), outcome(tmp_path, *reasons))]).missing) == ["a file in the cache"]
