@@ -21,9 +21,9 @@ ARCHIVES = "imported"  # folder of the outputs with the archives that were impor
 ARCHIVE = "archive"  # axis of their runs
 _STORE = "../../../store"
 HUMAN_FILES = {
-    "human": ("human", "human.arrow"),
-    "more human": ("human", "more.arrow"),
-    "other human": ("other human", "more.arrow"),
+    "human": ("human", storage.HUMAN_ROWS),
+    "more human": ("human", storage.SPARE_ROWS),
+    "other human": ("other human", storage.SPARE_ROWS),
 }
 """Role of human texts → role of the artifact with their rows, and the file; those of a system are `data.arrow`."""
 _RUN_NAME = re.compile(r".+-[0-9a-f]{8}", re.DOTALL)

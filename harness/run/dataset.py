@@ -27,11 +27,19 @@ from openended.harness.core import (
 from openended.harness.run.request import RunRequest
 from openended.harness.run.session import Session
 from openended.harness.run.steps import Executor, File, Input, Inputs, Role, Step, TextRows, has_tokens_of
-from openended.harness.storage import Row, RowFile, read_examples, write_examples, write_in_order, write_rows
+from openended.harness.storage import (
+    HUMAN_ROWS,
+    SPARE_ROWS,
+    Row,
+    RowFile,
+    read_examples,
+    write_examples,
+    write_in_order,
+    write_rows,
+)
 
 EXAMPLES, SPARE_EXAMPLES = "examples.arrow", "spare.arrow"
-PROMPTS, HUMAN_ROWS, SPARE_ROWS = "prompts.arrow", "human.arrow", "more.arrow"
-REFERENCE_ROWS = "references.arrow"
+PROMPTS, REFERENCE_ROWS = "prompts.arrow", "references.arrow"
 CHAT = "chat.arrow"
 WORDS_VERSION = 2  # increased when texts without a tokenizer are cut differently; enters their keys
 _NO_TOKENIZER = "none"  # replaces a tokenizer's digest if the rows are stored as text only

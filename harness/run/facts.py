@@ -8,10 +8,10 @@ from typing import Literal
 
 from openended.harness import core, imported
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, digest_encoding
-from openended.harness.run.dataset import HUMAN_ROWS, REFERENCE_ROWS
+from openended.harness.run.dataset import REFERENCE_ROWS
 from openended.harness.run.settings import Settings, read_preset
 from openended.harness.run.steps import Executor, Step, TextRows, has_tokens_of
-from openended.harness.storage import RowFile
+from openended.harness.storage import HUMAN_ROWS, RowFile
 
 _SHORT = 6  # hexadecimal digits of a digest in a signature, for people
 _TOKEN_IDS = {

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from openended.harness import core, imported, models, storage
 from openended.harness.decoders import QDecoder
-from openended.harness.run.dataset import CHAT, REFERENCE_ROWS, SPARE_ROWS
+from openended.harness.run.dataset import CHAT, REFERENCE_ROWS
 from openended.harness.run.read import NLL, RANK, ScoringOptions, TextPass, TextReader
 from openended.harness.run.request import Generator, RunRequest
 from openended.harness.run.settings import MODEL_UNDER_TEST
 from openended.harness.run.steps import Executor, File, Input, Inputs, Step, TextRows, digest_model, has_tokens_of
-from openended.harness.storage import RowFile
+from openended.harness.storage import SPARE_ROWS, RowFile
 
 # Needed by decoders that match the perplexity of human text; from the model's full softmax, not from a Q.
 _FOR_DECODER = core.Need("token_nll", by="decoder")

@@ -9,12 +9,12 @@ from typing import Any
 from openended.harness import imported
 from openended.harness.core import DataError, Json, SpecError, Tokenizer, digest, mostly_lack_spaces, split_words
 from openended.harness.imported import Perturbation
-from openended.harness.run.dataset import HUMAN_ROWS, PROMPTS, SPARE_ROWS, Dataset, build_cut_row, describe_words
+from openended.harness.run.dataset import PROMPTS, Dataset, build_cut_row, describe_words
 from openended.harness.run.generate import DATA
 from openended.harness.run.request import RunRequest
 from openended.harness.run.session import Session
 from openended.harness.run.steps import Input, Inputs, Step, TextRows
-from openended.harness.storage import Row, RowFile, write_in_order, write_rows
+from openended.harness.storage import HUMAN_ROWS, SPARE_ROWS, Row, RowFile, write_in_order, write_rows
 
 NAIVE_VERSION = 1  # increased when the texts of a naive system change; enters their keys
 PERTURBATION_VERSION = 1  # increased when perturbed texts change; enters their keys

@@ -1,4 +1,6 @@
 from .artifacts import (
+    HUMAN_ROWS as HUMAN_ROWS,
+    SPARE_ROWS as SPARE_ROWS,
     VECTORS as VECTORS,
     load_array as load_array,
     load_next_token as load_next_token,

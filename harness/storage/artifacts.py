@@ -9,6 +9,7 @@ import numpy as np
 
 from openended.harness import core
 
+HUMAN_ROWS, SPARE_ROWS = "human.arrow", "more.arrow"
 VECTORS = "embeddings.npy"
 _VOCABULARY = "vocab_size.npy"
 _NEXT_TOKEN = ("offsets", "gold_prob", "sum_sq", "support", "argmax", "gold")

@@ -19,7 +19,7 @@ from openended.harness.core import Generation
 from openended.harness.models import LengthLimit
 from openended.harness.report import build_report
 from openended.harness.run import dataset as stages
-from openended.harness.storage import RunInput
+from openended.harness.storage import HUMAN_ROWS, RunInput
 from openended.harness.storage.rows import Row, RowFile, write_rows
 from openended.harness.storage.store import write_manifest
 from openended.tasks.webtext import WebText
@@ -65,7 +65,7 @@ def _load_with_harness(data: dict[str, Any]) -> dict[str, int]:
     task = WebText(path=str(data["folder"] / "webtext.jsonl"), prompt_length=PROMPT, max_length=LONGEST)
     stages.make_examples(data["folder"] / "examples", task, data["tokenizer"], DOCUMENTS, 0)
     stages.make_human(data["folder"] / "human", data["folder"] / "examples", data["tokenizer"], LengthLimit(LONGEST))
-    rows = RowFile(data["folder"] / "human" / stages.HUMAN_ROWS)
+    rows = RowFile(data["folder"] / "human" / HUMAN_ROWS)
     return {"prompts": sum(map(len, rows.prompts)), "tokens": len(rows.token_ids.values)}
 
 

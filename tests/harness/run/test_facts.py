@@ -11,10 +11,9 @@ import pytest
 from openended.harness.core import Generation, build_signature, load_members
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.axes import _find_training_step, collect_axes
-from openended.harness.run.dataset import HUMAN_ROWS
 from openended.harness.run.facts import Measurement, collect_facts, digest_texts
 from openended.harness.run.steps import TextRows
-from openended.harness.storage import Entry, Row, write_rows
+from openended.harness.storage import HUMAN_ROWS, Entry, Row, write_rows
 from tests.contract.test_identity import COMMIT, settings
 from tests.harness.run.small import make_executor, make_finished_step
 from tests.helpers import cases
