@@ -102,7 +102,7 @@ class Composition:
         return choose_name(self.node, self.choices)
 
     @cached_property
-    def unresolved(self) -> frozenset[str]:
+    def unresolved_options(self) -> frozenset[str]:
         """Options that have references or missing values."""
         return frozenset(option for option, value in self.node.items() if _UNRESOLVED.search(str(value)))
 
@@ -252,7 +252,7 @@ class Composer:
         except LookupError:  # Hydra sets it, or says what is wrong
             node = Composition.read(self.compose(words)).node
         # Most options are as composed, and are not looked at again.
-        options = [o for o, value in node.items() if o in base.unresolved or value is not base.node.get(o)]
+        options = [o for o, value in node.items() if o in base.unresolved_options or value is not base.node.get(o)]
         unresolved = {o: text for o in options if _UNRESOLVED.search(text := str(node[o]))}
         return replace(base, node=self._resolve_references(node, unresolved, complete=complete))
 
